@@ -1,0 +1,376 @@
+# cython: language_level=3, cdivision=True, initializedcheck=False, infer_types=False
+# cython: boundscheck=False, wraparound=False
+"""The native core: an event-driven model of hardware threads, caches, ordering points and memory.
+
+Contents, in the order in which an access meets them. All parts are one translation unit, so calls inline.
+
+core/types.pxd         structures and codes
+core/queue.pxi         event queue, order of ties, messages under way
+core/stats.pxi         where time and events are booked
+core/image.pxi         values of memory words
+core/cache.pxi         tag arrays and pools
+core/store_buffer.pxi  stores on their way out of a thread
+core/thread.pxi        hardware threads: one micro-op a step
+core/source.pxi        packets, buffers, links
+core/node.pxi          a private or cluster L2 under its protocol table
+core/home.pxi          the ordering point, L3 or memory-side cache, memory
+core/run.pxi           the event loop and conservative look-ahead
+core/debug.pxi         reports on deadlocks and impossible events
+
+Inside the loop there is no Python object, no allocation but rare growth, no exception: faults are codes, and ``Simulation.run``
+turns them into one exception.
+"""
+from libc.math cimport log
+from libc.stdlib cimport calloc, free, malloc, realloc
+from cohsim.core.types cimport *
+
+import numpy as np
+
+from cohsim.uops import UOP
+
+cdef enum:
+    TXN_HASH = 4096
+    SMT_CHUNK = 16
+
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef uint64_t NOWORD = 0xFFFFFFFFFFFFFFFF
+cdef uint32_t STALL = 0x80000000
+
+include "core/queue.pxi"
+include "core/stats.pxi"
+include "core/image.pxi"
+include "core/cache.pxi"
+include "core/store_buffer.pxi"
+include "core/thread.pxi"
+include "core/source.pxi"
+include "core/node.pxi"
+include "core/home.pxi"
+include "core/run.pxi"
+include "core/debug.pxi"
+
+if sizeof(Uop) != UOP.itemsize:
+    raise ImportError(f"cohsim._core was built for micro-ops of {sizeof(Uop)} bytes, cohsim.uops has {UOP.itemsize}; rebuild")
+
+STOPS = ("budget", "finished", "empty", "fault", "refill")
+FAULTS = ("", "a node met an event its protocol table has no row for", "the home met an event its protocol table has no row for",
+          "a pool of the core is exhausted", "too many messages on their way to one core", "two nodes may write the same line",
+          "out of memory", "no packet buffer is free: the pool is smaller than the packets in progress", "inconsistent state in the core")
+
+
+cdef class Simulation:
+    """One simulated machine with its programs; see :func:`cohsim.simulate.simulate` for the way to use it."""
+
+    cdef Sim s
+    cdef list keep
+    cdef object tables
+    cdef readonly dict arrays
+
+    def __cinit__(self):
+        self.keep = []
+        self.arrays = {}
+
+    def __init__(self, machine, node_table, home_table, uops, entry, pin, *, long long from_fs, long long until_fs,
+                 unsigned long long seed=1, bint lookahead=True, bint check=False, int line_table=65536):
+        """Build the state.
+
+        ``machine``: CompiledMachine; ``node_table``, ``home_table``: FlatTable; ``uops``: UOP[U]; ``entry``: first micro-op of each CPU;
+        ``pin``: machine CPU number of each CPU of the run. Raises ValueError for shapes that do not fit.
+        """
+        if uops.dtype != UOP or uops.ndim != 1 or not len(uops):
+            raise ValueError("uops must be a non-empty one-dimensional UOP array")
+        if len(entry) != len(pin):
+            raise ValueError("entry and pin must have one element per CPU")
+        targets = uops["target"][uops["op"] == OP_BR]
+        if (entry < 0).any() or (entry >= len(uops)).any() or (targets < 0).any() or (targets >= len(uops)).any():
+            raise ValueError("an entry or branch target lies outside the program")
+        for name, low, high in (("dst", -1, NREG), ("a", -1, NREG), ("b", -1, NREG), ("areg", -1, NREG), ("slot", 0, NCTX), ("op", 1, OP_HALT + 1)):
+            if (uops[name] < low).any() or (uops[name] >= high).any():
+                raise ValueError(f"micro-op field {name} is out of range")
+        if ((uops["op"] >= OP_LOAD) & (uops["op"] <= OP_SC) & ~np.isin(uops["size"], (1, 2, 4, 8))).any():
+            raise ValueError("memory operations have 1, 2, 4 or 8 bytes")
+        self.tables = (node_table, home_table)
+        self.s.from_ = from_fs
+        self.s.until = until_fs
+        self.s.lookahead = lookahead
+        self.s.check = check
+        self.s.fault_line = -1
+        self._machine(machine, len(pin))
+        self._tables(node_table, home_table)
+        uops = np.ascontiguousarray(uops)
+        self.keep.append(uops)
+        self.s.uops = <Uop*><size_t>uops.ctypes.data
+        self.s.n_uops = len(uops)
+        self._agents(machine, pin, entry, seed)
+        self._pools()
+        self._statistics(line_table)
+
+    cdef void* _zeros(self, str name, shape, dtype):
+        a = np.zeros(shape, dtype)
+        self.keep.append(a)
+        if name:
+            self.arrays[name] = a
+        return <void*><size_t>a.ctypes.data
+
+    def _machine(self, m, int cpus):
+        cdef Sim* s = &self.s
+        s.nodes, s.cores_per_node, s.threads_per_core = m.nodes, m.cores_per_node, m.threads_per_core
+        s.n_cores = m.nodes * m.cores_per_node
+        s.n_threads = cpus
+        if s.threads_per_core > MAXSMT or s.cores_per_node > 8 or s.nodes > 64:
+            raise ValueError("the core supports up to 64 nodes of 8 cores with 4 hardware threads")
+        if not m.home_broadcast and not m.l3_inclusive:
+            raise ValueError("a home that does not broadcast needs an inclusive L3 for its core-valid bits")
+        if m.l2_private and m.cores_per_node != 1:
+            raise ValueError("a private L2 belongs to one core")
+        if max(m.store_queue, m.store_queue_smt) > MAXSB // 2 or m.hop_fs <= 0 or (not m.l2_private and m.l2_hop_fs <= 0):
+            raise ValueError("store queue beyond 64 entries, or a hop of no time")
+        s.l2_private, s.broadcast, s.write_through = m.l2_private, m.home_broadcast, m.l1_write_through
+        s.in_order, s.gathering, s.smt_shared, s.snoop_first = m.store_in_order, m.store_gathering, m.smt_shared_dispatch, m.snoop_first
+        if s.l2_private == s.write_through or s.in_order != s.l2_private:
+            raise ValueError("private L2 goes with write-back L1 and in-order stores, a cluster L2 with write-through L1 and out-of-order stores")
+        s.inclusive = m.l3_inclusive
+        s.window, s.window_smt, s.sbq, s.sbq_smt, s.mshrs = m.window, m.window_smt, m.store_queue, m.store_queue_smt, m.mshrs
+        s.l2_banks, s.slices, s.channels = m.l2_banks, m.home_slices, m.memory_channels
+        s.line_shift = m.line_bytes.bit_length() - 1
+        s.l1_sets, s.l1_ways, s.l2_sets, s.l2_ways, s.l3_sets, s.l3_ways = m.l1_sets, m.l1_ways, m.l2_sets, m.l2_ways, m.l3_sets, m.l3_ways
+        s.period, s.issue, s.port, s.forward = m.core_period_fs, m.issue_fs, m.l1_port_fs, m.store_forward_fs
+        s.mispredict, s.locked, s.pause = m.mispredict_fs, m.locked_fs, m.pause_fs
+        s.f_full, s.f_light, s.f_instr, s.f_load, s.f_store = (m.fence_full_fs, m.fence_light_fs, m.fence_instr_fs, m.fence_load_fs,
+                                                               m.fence_store_fs)
+        s.l1_hit, s.l2_hit, s.l2_hop, s.l2_bank = m.l1_hit_fs, m.l2_hit_fs, m.l2_hop_fs, m.l2_bank_fs
+        s.l2_service = 0 if m.l2_private else m.l2_hit_fs - 2 * m.l2_hop_fs
+        s.l2_load_line, s.l2_store_line = (0, 0) if m.l2_private else (m.l2_load_line_fs, m.l2_store_line_fs)
+        s.l1_inv = 0 if m.l2_private else max(m.l1_invalidate_fs, 2 * m.l2_hop_fs)
+        s.snoop, s.snoop_dirty, s.snoop_bank = m.snoop_fs, m.snoop_dirty_fs, m.snoop_bank_fs
+        s.hop, s.lookup, s.home_occ, s.transfer = m.hop_fs, m.home_lookup_fs, m.home_occupancy_fs, m.line_transfer_fs
+        s.l3_data, s.memory, s.memory_line = m.l3_data_fs, m.memory_fs, m.memory_line_fs
+
+    def _tables(self, node, home):
+        for table in (node, home):
+            for array in (table.next, table.ops, table.perm):
+                if not array.flags.c_contiguous:
+                    raise ValueError("protocol tables must be contiguous")
+                self.keep.append(array)
+        self.s.node_next = <uint8_t*><size_t>node.next.ctypes.data
+        self.s.node_ops = <uint32_t*><size_t>node.ops.ctypes.data
+        self.s.perm = <uint8_t*><size_t>node.perm.ctypes.data
+        self.s.home_next = <uint8_t*><size_t>home.next.ctypes.data
+        self.s.home_ops = <uint32_t*><size_t>home.ops.ctypes.data
+        self.s.node_fired = <int64_t*>self._zeros("node_fired", (len(node.states), len(node.events)), np.int64)
+        self.s.home_fired = <int64_t*>self._zeros("home_fired", (len(home.states), len(home.events)), np.int64)
+
+    def _agents(self, m, pin, entry, unsigned long long seed):
+        cdef Sim* s = &self.s
+        cdef int32_t i, k
+        cdef int64_t j
+        cdef Core* c
+        cdef Node* n
+        cdef Thread* th
+        s.cores = <Core*>self._zeros("", s.n_cores * sizeof(Core), np.uint8)
+        s.nodes_ = <Node*>self._zeros("", s.nodes * sizeof(Node), np.uint8)
+        s.threads = <Thread*>self._zeros("", s.n_threads * sizeof(Thread), np.uint8)
+        for i in range(s.n_cores):
+            c = &s.cores[i]
+            c.id, c.node, c.index = i, i // s.cores_per_node, i % s.cores_per_node
+            c.run_time = c.dl_min = FOREVER
+            c.dl = <int64_t*>self._zeros("", MAXDL, np.int64)
+            c.mshr = <int64_t*>self._zeros("", s.mshrs + 1, np.int64)
+            c.l1 = <L1Way*>self._zeros("", s.l1_sets * s.l1_ways * sizeof(L1Way), np.uint8)
+            for j in range(s.l1_sets * s.l1_ways):
+                c.l1[j].tag = -1
+            for k in range(MAXSMT):
+                c.threads[k] = -1
+        for i in range(s.nodes):
+            n = &s.nodes_[i]
+            n.id = i
+            n.stall_head = n.stall_tail = -1
+            n.bank_free = <int64_t*>self._zeros("", s.l2_banks, np.int64)
+            n.ways = <Way*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways * sizeof(Way), np.uint8)
+            for j in range(<int64_t>s.l2_sets * s.l2_ways):
+                n.ways[j].tag = -1
+                n.ways[j].qhead = n.ways[j].qtail = -1
+                n.ways[j].served = -1
+                n.ways[j].writer = -1
+        rng = np.random.Generator(np.random.PCG64(seed))
+        for i in range(s.n_threads):
+            th = &s.threads[i]
+            th.id, th.cpu, th.core = i, pin[i], m.cpu_core[pin[i]]
+            th.node = th.core // s.cores_per_node
+            c = &s.cores[th.core]
+            th.slot = c.n_threads
+            c.threads[c.n_threads] = i
+            c.n_threads += 1
+            th.pc = entry[i]
+            th.sb_time = FOREVER
+            th.reservation = th.sc_line = -1
+            th.load_seq = -1
+            th.ctx[1] = i
+            th.rng = rng.integers(1, 2**63)
+            th.arrival = FOREVER
+            # CPUs never start in the same cycle; the offset is part of what the seed decides.
+            th.t = <int64_t>rng.integers(0, 1000) * s.period // 10
+
+    def _pools(self):
+        cdef Sim* s = &self.s
+        cdef int32_t i
+        cdef int64_t j
+        s.n_reqs = s.n_threads * (MAXOUT + MAXSB) + s.nodes * 256
+        s.reqs = <Req*>self._zeros("", s.n_reqs * sizeof(Req), np.uint8)
+        for i in range(s.n_reqs):
+            s.reqs[i].next = i + 1 if i + 1 < s.n_reqs else -1
+        s.n_txns = s.nodes * 512
+        s.txns = <Txn*>self._zeros("", s.n_txns * sizeof(Txn), np.uint8)
+        for i in range(s.n_txns):
+            s.txns[i].next_free = i + 1 if i + 1 < s.n_txns else -1
+        s.n_msgs = s.nodes * 512
+        s.msgs = <HomeMsg*>self._zeros("", s.n_msgs * sizeof(HomeMsg), np.uint8)
+        for i in range(s.n_msgs):
+            s.msgs[i].next = i + 1 if i + 1 < s.n_msgs else -1
+        s.txn_hash = <int32_t*>self._zeros("", TXN_HASH, np.int32)
+        for i in range(TXN_HASH):
+            s.txn_hash[i] = -1
+        if s.l3_ways:
+            s.l3 = <L3Way*>self._zeros("", <int64_t>s.l3_sets * s.l3_ways * sizeof(L3Way), np.uint8)
+            for j in range(<int64_t>s.l3_sets * s.l3_ways):
+                s.l3[j].tag = -1
+                s.l3[j].owner = -1
+        s.slice_free = <int64_t*>self._zeros("", s.slices, np.int64)
+        s.channel_free = <int64_t*>self._zeros("", s.channels, np.int64)
+        s.serial = <uint64_t*>self._zeros("", s.n_cores + s.nodes + s.slices, np.uint64)
+        s.heap_cap = 4096
+        s.heap = <Event*>malloc(s.heap_cap * sizeof(Event))
+        s.word_cap = 1 << 14
+        s.word_key = <uint64_t*>malloc(s.word_cap * sizeof(uint64_t))
+        s.word_val = <uint64_t*>malloc(s.word_cap * sizeof(uint64_t))
+        if s.heap == NULL or s.word_key == NULL or s.word_val == NULL:
+            raise MemoryError
+        for j in range(s.word_cap):
+            s.word_key[j] = NOWORD
+
+    def _statistics(self, int line_table):
+        cdef Sim* s = &self.s
+        cdef int64_t j
+        t, u = s.n_threads, s.n_uops
+        s.time_fs = <int64_t*>self._zeros("time_fs", (t, u, NCAT), np.int64)
+        s.count = <int64_t*>self._zeros("count", (t, u), np.int64)
+        s.served = <int64_t*>self._zeros("served", (t, u, NLEVEL), np.int64)
+        s.scfail = <int64_t*>self._zeros("sc_failures", (t, u), np.int64)
+        s.iterations = <int64_t*>self._zeros("iterations", t, np.int64)
+        s.received = <int64_t*>self._zeros("received", t, np.int64)
+        s.dropped = <int64_t*>self._zeros("dropped", t, np.int64)
+        s.lcap = line_table
+        s.lkey = <int64_t*>self._zeros("line_key", line_table, np.int64)
+        s.lstat = <int64_t*>self._zeros("line_stats", (line_table, NLSTAT), np.int64)
+        for j in range(s.lcap):
+            s.lkey[j] = -1
+        s.transfers = <int64_t*>self._zeros("node_transfers", (s.nodes, s.nodes), np.int64)
+        s.hist = <int64_t*>self._zeros("latency_hist", (NLEVEL, HISTBINS), np.int64)
+
+    def __dealloc__(self):
+        free(self.s.heap)
+        free(self.s.word_key)
+        free(self.s.word_val)
+
+    def write_memory(self, long long address, int size, value):
+        """Initial value of a word of 1, 2, 4 or 8 bytes."""
+        image_write(&self.s, address, <uint8_t>size, <uint64_t>(int(value) & 0xFFFFFFFFFFFFFFFF))
+
+    def read_memory(self, long long address, int size):
+        """Current value of a word."""
+        return image_read(&self.s, address, <uint8_t>size)
+
+    def source(self, periods_fs, int ring, int flows, int pool, bint poisson, long long frame_fs, long long backlog_fs):
+        """Packets arrive at CPU i every ``periods_fs[i]`` (0: never); buffers come from a FIFO pool."""
+        cdef Sim* s = &self.s
+        cdef int32_t i
+        s.has_source, s.ring, s.flows, s.pool, s.poisson = 1, ring, flows, pool, poisson
+        s.frame_time, s.link_backlog = frame_fs, backlog_fs
+        s.pool_fifo = <int32_t*>self._zeros("", pool + 1, np.int32)
+        for i in range(pool):
+            s.pool_fifo[i] = i
+        s.pool_head, s.pool_tail = 0, pool
+        for i in range(s.n_threads):
+            s.threads[i].period = periods_fs[i]
+            if periods_fs[i] > 0:
+                s.threads[i].arrival = <int64_t>(next_random(&s.threads[i].rng) % <uint64_t>periods_fs[i])
+
+    def feed(self, int cpu, records):
+        """The next chunk of a recorded stream (RECORD array), or None at its end."""
+        cdef Thread* th = &self.s.threads[cpu]
+        if th.stream and th.state == T_REFILL:
+            self.s.refill -= 1
+        th.stream = 1
+        if records is None or not len(records):
+            th.state = T_HALTED
+            self.s.halted += 1
+        else:
+            if records.dtype.itemsize != sizeof(Record) or not records.flags.c_contiguous:
+                raise ValueError("records must be a contiguous RECORD array")
+            if (records["uop"] < 0).any() or (records["uop"] >= self.s.n_uops).any():
+                raise ValueError("a record names a micro-op outside the table")
+            self.arrays[f"chunk{cpu}"] = records
+            th.rec = <Record*><size_t>records.ctypes.data
+            th.rec_pos, th.rec_count, th.rec_fresh = 0, len(records), 1
+            th.state = T_RUN
+        core_resched(&self.s, &self.s.cores[th.core])
+
+    def hungry(self):
+        """CPUs that wait for their next chunk."""
+        return [i for i in range(self.s.n_threads) if self.s.threads[i].state == T_REFILL]
+
+    def start(self):
+        """Let every core begin."""
+        cdef int32_t i
+        for i in range(self.s.n_cores):
+            core_resched(&self.s, &self.s.cores[i])
+
+    def run(self, long long budget):
+        """Process up to ``budget`` events without the GIL. Returns one of STOPS."""
+        cdef int32_t stop
+        cdef Sim* s = &self.s
+        with nogil:
+            stop = run_events(s, budget)
+        return STOPS[stop]
+
+    def finish(self, long long end_fs):
+        """Book what blocked threads have waited until the end; to be called once."""
+        cdef int32_t i
+        cdef Thread* th
+        if end_fs < self.s.until:
+            self.s.until = end_fs
+        for i in range(self.s.n_threads):
+            th = &self.s.threads[i]
+            if th.state == T_BLOCKED:
+                account(&self.s, th, th.block_uop, th.block_cat, th.block_since, self.s.until)
+
+    @property
+    def now(self):
+        """Current simulated time in femtoseconds."""
+        return self.s.now
+
+    @property
+    def halted(self):
+        """Number of threads that have ended."""
+        return self.s.halted
+
+    @property
+    def fault(self):
+        """Text of the fault, or ""."""
+        return FAULTS[self.s.fault]
+
+    def report(self):
+        """Who waits for what: text for a deadlock or fault report."""
+        node, home = self.tables
+        return describe(&self.s, node.states, node.events, home.states, home.events)
+
+    def counters(self):
+        """Scalar statistics by name."""
+        cdef Sim* s = &self.s
+        return {"home_requests": s.home_requests, "home_snoops": s.home_snoops, "home_blocked_fs": s.home_blocked,
+                "home_queue_fs": s.home_queue_fs, "memory_reads": s.memory_reads, "memory_writes": s.memory_writes,
+                "writebacks": s.writebacks, "evictions": s.evictions, "recalls": s.recalls, "l2_requests": s.l2_requests,
+                "l2_queue_fs": s.l2_queue_fs, "tx_dropped": s.tx_dropped, "gathered_stores": s.gathered}
+
+    def totals(self):
+        """(memory operations, events, line table overflow) of the whole run."""
+        return self.s.memops, self.s.events, self.s.loverflow

@@ -1,0 +1,62 @@
+"""Option values that several commands read, and where their output goes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cohsim.results.atomic import check_writable, whole_file
+
+_NS_PER = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+STDOUT = "-"
+
+
+class Duration(click.ParamType[float]):
+    """A simulated time with its unit, ``500us``; the value is in nanoseconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|ms|s)", value.strip())
+        if match is None:
+            self.fail(f"{value!r} is not a time; write a number with its unit: ns, us, ms or s (500us)", param, ctx)
+        return float(match[1]) * _NS_PER[match[2]]
+
+
+class CpuList(click.ParamType[tuple[int, ...]]):
+    """CPU numbers and ranges, ``0,4,8-11``."""
+
+    name = "list"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        cpus: list[int] = []
+        for part in value.split(","):
+            match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+            if match is None or (match[2] and int(match[2]) < int(match[1])):
+                self.fail(f"{value!r} is not a list of CPUs; write numbers and ranges: 0,4,8-11", param, ctx)
+            cpus += range(int(match[1]), int(match[2] or match[1]) + 1)
+        return tuple(cpus)
+
+
+def check_output(target: str | None, option: str) -> None:
+    """Raise InputError now if the output of ``option`` cannot be written later."""
+    if target is not None and target != STDOUT:
+        check_writable(Path(target), option)
+
+
+def write_json(document: Any, target: str) -> None:
+    """Write JSON to a file (whole or not at all) or to stdout for ``-``."""
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    if target == STDOUT:
+        click.echo(text, nl=False)
+        return
+    with whole_file(Path(target)) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Parts of the native core; all of them are compiled into ``cohsim._core``."""

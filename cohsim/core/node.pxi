@@ -1,0 +1,467 @@
+# Node controller: the L2 tags of a private or cluster cache, run by the protocol's node table. Local requests to one line
+# are served one at a time; a snoop enters between them. For a private cache the controller runs inside its core's own step.
+
+cdef inline bint transient(uint8_t state) noexcept nogil:
+    return state >= S_IS
+
+
+cdef inline void node_fault(Sim* s, Node* n, int64_t line, int32_t state, int32_t event) noexcept nogil:
+    s.fault = X_NODE_ROW
+    s.fault_a = n.id
+    s.fault_b = state
+    s.fault_c = event
+    s.fault_line = line
+
+
+cdef inline void to_home(Sim* s, Node* n, int64_t line, int32_t kind, int32_t cancel, int64_t leave) noexcept nogil:
+    # One channel to the homes, first in first out: a snoop answer with `cancel` must not overtake the request it changes.
+    cdef int64_t arrive = leave + s.hop
+    if arrive < n.home_last:
+        arrive = n.home_last
+    n.home_last = arrive
+    send(s, arrive, src_node(s, n.id), EV_HOME_MSG, <int32_t>(line % s.slices), line, kind, n.id | (cancel << 16))
+
+
+cdef inline void queue_tail(Sim* s, int32_t* head, int32_t* tail, int32_t r, int64_t t) noexcept nogil:
+    s.reqs[r].next = -1
+    if s.reqs[r].queued < 0:
+        s.reqs[r].queued = t
+    if head[0] < 0:
+        head[0] = r
+    else:
+        s.reqs[tail[0]].next = r
+    tail[0] = r
+
+
+cdef inline void queue_front(Sim* s, int32_t* head, int32_t* tail, int32_t r, int64_t t) noexcept nogil:
+    s.reqs[r].next = head[0]
+    if s.reqs[r].queued < 0:
+        s.reqs[r].queued = t
+    if head[0] < 0:
+        tail[0] = r
+    head[0] = r
+
+
+cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t except_thread) noexcept nogil:
+    # Line granularity; all threads of the node but the one that stores.
+    cdef int32_t c, k, id_
+    for c in range(s.cores_per_node):
+        for k in range(s.threads_per_core):
+            id_ = s.cores[n.id * s.cores_per_node + c].threads[k]
+            if id_ >= 0 and id_ != except_thread and s.threads[id_].reservation == line:
+                s.threads[id_].reservation = -1
+
+
+cdef inline int32_t drop_l1s(Sim* s, Node* n, Way* w, uint8_t mask, int64_t t) noexcept nogil:
+    # Tell the L1s in `mask` to drop the line. Returns whether any had to.
+    cdef int32_t c, any_ = 0
+    if s.l2_private:
+        l1_drop(s, &s.cores[n.id], w.tag)
+        return 0
+    for c in range(s.cores_per_node):
+        if mask >> c & 1:
+            send(s, t + s.l2_hop, src_node(s, n.id), EV_CORE_INV, n.id * s.cores_per_node + c, w.tag, 0, 0)
+            line_count(s, w.tag, LS_INVALIDATIONS, 1, t)
+            any_ = 1
+    return any_
+
+
+cdef inline void perform_store(Sim* s, Req* q) noexcept nogil:
+    # The instant a store, RMW or successful SC takes effect.
+    cdef uint64_t old
+    if q.kind == OP_RMW:
+        old = image_read(s, q.addr, q.size)
+        if q.fn == 6:
+            if old == (<uint64_t>q.expect & size_mask(q.size)):
+                image_write(s, q.addr, q.size, <uint64_t>q.value)
+        else:
+            image_write(s, q.addr, q.size, alu(q.fn, old, <uint64_t>q.value))
+        q.value = <int64_t>old
+    else:
+        image_write(s, q.addr, q.size, <uint64_t>q.value)
+        if q.kind == OP_STORE and not s.in_order:
+            perform_gathered(s, q)
+
+
+cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
+    # A free way for the line, evicting if need be; -1: none can be freed now.
+    cdef int32_t first = <int32_t>(line & (s.l2_sets - 1)) * s.l2_ways
+    cdef int32_t i, v = -1, k, idx
+    cdef Way* w
+    cdef uint32_t ops
+    for i in range(s.l2_ways):
+        w = &n.ways[first + i]
+        if w.tag == -1:
+            return first + i
+        if transient(w.state) or w.qhead >= 0 or w.wake or w.busy_until > t:
+            continue
+        if v < 0 or w.lru < n.ways[v].lru:
+            v = first + i
+    if v < 0:
+        return -1
+    w = &n.ways[v]
+    idx = w.state * N_EVENTS + N_EVICT
+    if s.node_next[idx] == 255:
+        node_fault(s, n, w.tag, w.state, N_EVICT)
+        return -1
+    ops = s.node_ops[idx]
+    if ops & A_PUTM:
+        for k in range(MAXWB):
+            if not n.wb[k].used:
+                break
+        else:
+            return -1
+        n.wb[k].used = 1
+        n.wb[k].line = w.tag
+        n.wb[k].state = s.node_next[idx]
+        n.wb[k].qhead = -1
+        n.wb[k].qtail = -1
+        n.n_wb += 1
+        s.writebacks += 1
+        to_home(s, n, w.tag, H_PUTM, 0, t)
+    s.node_fired[idx] += 1
+    s.evictions += 1
+    kill_reservations(s, n, w.tag, -1)
+    drop_l1s(s, n, w, w.l1mask, t)
+    w.tag = -1
+    w.state = S_I
+    return v
+
+
+cdef inline void wake_line(Sim* s, Node* n, int32_t wi, int64_t time) noexcept nogil:
+    if not n.ways[wi].wake:
+        n.ways[wi].wake = 1
+        send(s, time, src_node(s, n.id), EV_NODE_LINE, n.id, wi, 0, 0)
+
+
+cdef inline void respond(Sim* s, Node* n, int32_t r, int64_t leave) noexcept nogil:
+    cdef int32_t core = s.threads[s.reqs[r].thread].core
+    if s.l2_private:
+        core_complete(s, core, r, leave)
+    else:
+        send(s, leave + s.l2_hop, src_node(s, n.id), EV_CORE_RESP, core, r, 0, 0)
+
+
+cdef inline int32_t local_level(Way* w, int32_t core) noexcept nogil:
+    if w.served >= 0:
+        return w.served
+    if w.writer >= 0 and w.writer != core:
+        return L_CLUSTER
+    return L_L2
+
+
+cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept nogil:
+    cdef Req* q = &s.reqs[r]
+    cdef Thread* th = &s.threads[q.thread]
+    cdef int32_t core = th.core - n.id * s.cores_per_node
+    cdef int64_t service = 0 if w.served >= 0 else s.l2_service
+    cdef int64_t hold = s.l2_load_line if s.l2_load_line > service else service
+    q.level = local_level(w, core)
+    w.served = -1
+    if q.kind == OP_LL:
+        th.reservation = q.line
+        line_count(s, q.line, LS_ATOMICS, 1, start)
+    else:
+        line_count(s, q.line, LS_LOADS, 1, start)
+    if q.level == L_CLUSTER:
+        line_count(s, q.line, LS_NEAR, 1, start)
+    if s.l2_private:
+        l1_fill(s, &s.cores[n.id], q.line, s.perm[w.state], <int32_t>(w - n.ways))
+        respond(s, n, r, start)
+        return
+    if q.kind == OP_LOAD:
+        w.l1mask |= <uint8_t>(1 << core)
+    w.busy_until = start + hold
+    respond(s, n, r, start + service)
+
+
+cdef void serve_store(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept nogil:
+    cdef Req* q = &s.reqs[r]
+    cdef Thread* th = &s.threads[q.thread]
+    cdef int32_t core = th.core - n.id * s.cores_per_node
+    cdef int64_t hold = s.l2_store_line
+    cdef uint8_t others = w.l1mask & ~(<uint8_t>1 << core)
+    q.level = local_level(w, core)
+    w.served = -1
+    line_count(s, q.line, LS_STORES if q.kind == OP_STORE else LS_ATOMICS, 1, start)
+    if q.level == L_CLUSTER:
+        line_count(s, q.line, LS_NEAR, 1, start)
+    kill_reservations(s, n, q.line, q.thread)
+    if q.kind == OP_SC:
+        th.reservation = -1
+    w.writer = <int8_t>core
+    if s.l2_private:
+        perform_store(s, q)
+        l1_fill(s, &s.cores[n.id], q.line, 2, <int32_t>(w - n.ways))
+        if q.kind == OP_RMW:
+            w.busy_until = start + s.locked
+        respond(s, n, r, start)
+        return
+    if others:
+        drop_l1s(s, n, w, others, start)
+        w.l1mask &= <uint8_t>1 << core
+        if hold < s.l1_inv:
+            hold = s.l1_inv
+        w.busy_until = start + hold
+        send(s, start + hold, src_node(s, n.id), EV_NODE_DONE, n.id, r, 0, 0)
+    else:
+        perform_store(s, q)
+        w.busy_until = start + hold
+        respond(s, n, r, start + hold)
+
+
+cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexcept nogil:
+    # Serve one waiting operation. 1: done; 0: it stays at the head of its line's queue until the home has answered.
+    cdef Way* w = &n.ways[wi]
+    cdef Req* q = &s.reqs[r]
+    cdef int64_t start = t
+    cdef int32_t idx, ev, bank
+    cdef uint32_t ops
+    if q.kind == 0:
+        snoop_apply(s, n, wi, q.line, q.txn, t)
+        req_free(s, r)
+        return 1
+    n.lru += 1
+    w.lru = n.lru
+    if not s.l2_private and w.served < 0:
+        bank = <int32_t>(q.line % s.l2_banks)
+        if n.bank_free[bank] > start:
+            start = n.bank_free[bank]
+        n.bank_free[bank] = start + s.l2_bank
+    if q.kind == OP_SC and s.threads[q.thread].reservation != q.line:
+        q.ok = 0
+        q.level = local_level(w, s.threads[q.thread].core - n.id * s.cores_per_node)
+        w.served = -1
+        line_count(s, q.line, LS_SCFAIL, 1, start)
+        if not s.l2_private:
+            w.busy_until = start + (s.l2_load_line if s.l2_load_line > s.l2_service else s.l2_service)
+        respond(s, n, r, start + s.l2_service)
+        return 1
+    ev = N_LOAD if q.kind == OP_LOAD or q.kind == OP_LL else N_STORE
+    idx = w.state * N_EVENTS + ev
+    if s.node_next[idx] == 255:
+        node_fault(s, n, q.line, w.state, ev)
+        return 0
+    ops = s.node_ops[idx]
+    if ops & STALL:
+        return 0
+    s.node_fired[idx] += 1
+    w.state = s.node_next[idx]
+    if ops & A_LOAD:
+        serve_load(s, n, w, r, start)
+        return 1
+    if ops & A_STORE:
+        serve_store(s, n, w, r, start)
+        return 1
+    start += s.l2_hit if s.l2_private else s.l2_service
+    w.served = -1
+    to_home(s, n, q.line, H_GETS if ops & A_GETS else (H_GETM if ops & A_GETM else H_UPG), 0, start)
+    return 0
+
+
+cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
+    # Serve the line's waiting operations as far as its occupancy and state allow.
+    cdef Way* w = &n.ways[wi]
+    cdef int32_t r
+    while w.qhead >= 0 and not s.fault:
+        if transient(w.state):
+            return
+        if w.busy_until > t:
+            wake_line(s, n, wi, w.busy_until)
+            return
+        r = w.qhead
+        w.qhead = s.reqs[r].next
+        if node_serve(s, n, wi, r, t):
+            if s.reqs[r].kind != 0 and s.reqs[r].queued >= 0:
+                s.l2_queue_fs += t - s.reqs[r].queued
+                line_count(s, w.tag, LS_QUEUE, t - s.reqs[r].queued, t)
+        else:
+            queue_front(s, &w.qhead, &w.qtail, r, t)
+            return
+    if w.qhead < 0 and w.state == S_I:
+        w.tag = -1
+
+
+cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
+    # A local operation reaches the node.
+    cdef int64_t line = s.reqs[r].line
+    cdef int32_t wi = l2_find(s, n, line), k
+    cdef Way* w
+    s.l2_requests += 1
+    if wi < 0:
+        k = wb_find(s, n, line)
+        if k >= 0:
+            queue_tail(s, &n.wb[k].qhead, &n.wb[k].qtail, r, t)
+            return
+        wi = l2_victim(s, n, line, t)
+        if wi < 0:
+            queue_tail(s, &n.stall_head, &n.stall_tail, r, t)
+            return
+        w = &n.ways[wi]
+        w.tag = line
+        w.state = S_I
+        w.busy_until = 0
+        w.l1mask = 0
+        w.writer = -1
+        w.served = -1
+        w.qhead = -1
+        w.qtail = -1
+    w = &n.ways[wi]
+    if w.qhead >= 0 or transient(w.state) or w.busy_until > t:
+        queue_tail(s, &w.qhead, &w.qtail, r, t)
+        if not transient(w.state):
+            wake_line(s, n, wi, w.busy_until if w.busy_until > t else t)
+        return
+    if not node_serve(s, n, wi, r, t):
+        queue_front(s, &w.qhead, &w.qtail, r, t)
+
+
+cdef void snoop_answer(Sim* s, Node* n, int64_t line, uint32_t ops, int64_t leave) noexcept nogil:
+    cdef int32_t kind
+    if ops & A_RNONE:
+        kind = H_RNONE
+    elif ops & A_RSHARED:
+        kind = H_RSHARED
+    elif ops & A_RCLEAN:
+        kind = H_RCLEAN
+    elif ops & A_RCLEANGONE:
+        kind = H_RCLEANGONE
+    elif ops & A_RDIRTY:
+        kind = H_RDIRTY
+        leave += s.snoop_dirty
+    elif ops & A_RDIRTYGONE:
+        kind = H_RDIRTYGONE
+        leave += s.snoop_dirty
+    else:
+        kind = H_ROWNED
+        leave += s.snoop_dirty
+    to_home(s, n, line, kind, 1 if ops & A_CANCEL else 0, leave)
+
+
+cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int64_t t) noexcept nogil:
+    # The snoop meets the line's state (wi >= 0), or no tag at all (wi < 0).
+    cdef int32_t idx, state = S_I
+    cdef uint32_t ops
+    cdef Way* w
+    cdef int64_t leave
+    if n.snoop_free > t:
+        t = n.snoop_free
+    n.snoop_free = t + s.snoop_bank
+    leave = t
+    if wi >= 0:
+        state = n.ways[wi].state
+    idx = state * N_EVENTS + ev
+    if s.node_next[idx] == 255:
+        node_fault(s, n, line, state, ev)
+        return
+    ops = s.node_ops[idx]
+    s.node_fired[idx] += 1
+    if wi >= 0:
+        w = &n.ways[wi]
+        if ops & A_DROP:
+            line_count(s, line, LS_INVALIDATIONS, 1, t)
+            kill_reservations(s, n, line, -1)
+            if drop_l1s(s, n, w, w.l1mask, t):
+                leave = t + s.l1_inv
+            w.l1mask = 0
+            w.writer = -1
+        elif s.l2_private and s.perm[w.state] == 2 and s.perm[s.node_next[idx]] < 2:
+            l1_perm(s, &s.cores[n.id], line, 1)
+        w.state = s.node_next[idx]
+        if w.state == S_I and w.qhead < 0:
+            w.tag = -1
+    snoop_answer(s, n, line, ops, leave)
+
+
+cdef void node_snoop(Sim* s, Node* n, int64_t line, int32_t ev, int64_t t) noexcept nogil:
+    # A snoop arrives. It waits for a locked operation or for the current occupancy of the line to end, never for the
+    # home: a line with a request of its own under way answers at once.
+    cdef int32_t wi = l2_find(s, n, line), k, r, idx
+    cdef Way* w
+    if wi < 0:
+        k = wb_find(s, n, line)
+        if k >= 0:
+            idx = n.wb[k].state * N_EVENTS + ev
+            if s.node_next[idx] == 255:
+                node_fault(s, n, line, n.wb[k].state, ev)
+                return
+            s.node_fired[idx] += 1
+            n.wb[k].state = s.node_next[idx]
+            snoop_answer(s, n, line, s.node_ops[idx], t)
+            return
+        snoop_apply(s, n, -1, line, ev, t)
+        return
+    w = &n.ways[wi]
+    if not transient(w.state) and (w.busy_until > t or (w.qhead >= 0 and not s.snoop_first)):
+        r = req_new(s)
+        s.reqs[r].kind = 0
+        s.reqs[r].line = line
+        s.reqs[r].txn = ev
+        if s.snoop_first:
+            queue_front(s, &w.qhead, &w.qtail, r, t)
+        else:
+            queue_tail(s, &w.qhead, &w.qtail, r, t)
+        wake_line(s, n, wi, w.busy_until if w.busy_until > t else t)
+        return
+    snoop_apply(s, n, wi, line, ev, t)
+    if w.qhead >= 0:
+        line_queue(s, n, wi, t)
+
+
+cdef void node_reply(Sim* s, Node* n, int64_t line, int32_t ev, int32_t level, int64_t t) noexcept nogil:
+    # Data, grant or PutAck from the home.
+    cdef int32_t wi, idx, k, r, following
+    cdef Way* w
+    if ev == N_PUTACK:
+        k = wb_find(s, n, line)
+        if k < 0 or s.node_next[n.wb[k].state * N_EVENTS + ev] == 255:
+            node_fault(s, n, line, S_I if k < 0 else n.wb[k].state, ev)
+            return
+        s.node_fired[n.wb[k].state * N_EVENTS + ev] += 1
+        n.wb[k].used = 0
+        n.n_wb -= 1
+        r = n.wb[k].qhead
+    else:
+        wi = l2_find(s, n, line)
+        w = &n.ways[wi]
+        idx = (S_I if wi < 0 else w.state) * N_EVENTS + ev
+        if wi < 0 or s.node_next[idx] == 255:
+            node_fault(s, n, line, S_I if wi < 0 else w.state, ev)
+            return
+        s.node_fired[idx] += 1
+        w.state = s.node_next[idx]
+        w.served = level
+        w.busy_until = t
+        if s.check:
+            check_line(s, line)
+        to_home(s, n, line, H_ACK, 0, t)
+        line_queue(s, n, wi, t)
+        if w.served >= 0:
+            w.served = -1
+        r = -1
+    while r >= 0:
+        following = s.reqs[r].next
+        node_request(s, n, r, t)
+        r = following
+    if n.stall_head >= 0:
+        r = n.stall_head
+        n.stall_head = -1
+        while r >= 0:
+            following = s.reqs[r].next
+            node_request(s, n, r, t)
+            r = following
+
+
+cdef void check_line(Sim* s, int64_t line) noexcept nogil:
+    # Single writer or many readers, over all nodes, in checked runs.
+    cdef int32_t i, wi, writers = 0, readers = 0
+    for i in range(s.nodes):
+        wi = l2_find(s, &s.nodes_[i], line)
+        if wi >= 0:
+            if s.perm[s.nodes_[i].ways[wi].state] == 2:
+                writers += 1
+            elif s.perm[s.nodes_[i].ways[wi].state] == 1:
+                readers += 1
+    if writers > 1 or (writers and readers):
+        s.fault = X_SWMR
+        s.fault_line = line

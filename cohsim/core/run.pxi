@@ -1,0 +1,120 @@
+# The event loop and the cores' local schedule.
+
+cdef inline int64_t core_next(Sim* s, Core* c, int32_t* who) noexcept nogil:
+    # Earliest local action of the core: thread k dispatches (who = 2k) or its store buffer acts (2k + 1). Ties: lowest.
+    cdef int64_t best = FOREVER
+    cdef int32_t k
+    cdef Thread* th
+    for k in range(c.n_threads):
+        th = &s.threads[c.threads[k]]
+        if (th.state == T_RUN or th.state == T_IDLE) and th.t < best:
+            best = th.t
+            who[0] = 2 * k
+        if th.sb_time < best:
+            best = th.sb_time
+            who[0] = 2 * k + 1
+    return best
+
+
+cdef inline void core_resched(Sim* s, Core* c) noexcept nogil:
+    cdef int32_t who = 0
+    cdef int64_t t = core_next(s, c, &who)
+    if t != FOREVER:
+        schedule_run(s, c.id, t if t > s.now else s.now)
+
+
+cdef void core_run(Sim* s, Core* c) noexcept nogil:
+    # Act at the current time, then run ahead: a core may go on as long as no message can reach it before its own
+    # action. Messages under way are known (dl_min); one that is not sent yet comes at least `margin` after the earliest event.
+    cdef int32_t who = 0
+    cdef int64_t t, margin = s.hop if s.l2_private else s.l2_hop
+    cdef Thread* th
+    s.activations += 1
+    while not s.fault and not s.refill:
+        t = core_next(s, c, &who)
+        if t == FOREVER:
+            return
+        if t > s.now and (not s.lookahead or t >= c.dl_min or t >= s.until or (s.n_heap and t >= s.heap[0].time + margin)):
+            schedule_run(s, c.id, t)
+            return
+        th = &s.threads[c.threads[who >> 1]]
+        if who & 1:
+            sb_act(s, th, t)
+        elif th.stream == 2:
+            sc_outcome(s, th)
+        elif step(s, c, th):
+            schedule_run(s, c.id, t)
+            return
+
+
+cdef inline void sc_outcome(Sim* s, Thread* th) noexcept nogil:
+    # A recorded store-conditional: if the reservation was lost here, run again from its load-and-reserve.
+    if need(th, 1):
+        return
+    th.stream = 1
+    if not th.reg[1]:
+        spend(s, th, th.rec[th.rec_pos - 1].uop, C_ISSUE, th.t + s.mispredict)
+        th.rec_pos -= 1 + th.rec[th.rec_pos - 1].back
+        th.rec_fresh = 1
+
+
+cdef void dispatch(Sim* s, Event* e) noexcept nogil:
+    cdef int32_t kind = e.kind
+    cdef Core* c
+    cdef Req* q
+    if kind == EV_CORE_RUN:
+        c = &s.cores[e.a]
+        if e.d == c.stamp:
+            c.run_time = FOREVER
+            core_run(s, c)
+        return
+    s.events += 1
+    if kind == EV_NODE_REQ:
+        node_request(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
+    elif kind == EV_CORE_RESP:
+        delivery_done(s, e.a, e.time)
+        core_complete(s, e.a, <int32_t>e.b, e.time)
+        core_resched(s, &s.cores[e.a])
+    elif kind == EV_NODE_DONE:
+        q = &s.reqs[e.b]
+        perform_store(s, q)
+        respond(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
+    elif kind == EV_CORE_INV:
+        delivery_done(s, e.a, e.time)
+        l1_drop(s, &s.cores[e.a], e.b)
+        core_resched(s, &s.cores[e.a])
+    elif kind == EV_HOME_MSG:
+        home_msg(s, e.b, e.c, e.d, e.time)
+    elif kind == EV_HOME_READY:
+        home_ready(s, <int32_t>e.b, e.time)
+    else:
+        if s.l2_private:
+            delivery_done(s, e.a, e.time)
+        if kind == EV_NODE_LINE:
+            s.nodes_[e.a].ways[e.b].wake = 0
+            line_queue(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
+        elif kind == EV_NODE_SNOOP:
+            node_snoop(s, &s.nodes_[e.a], e.b, e.c, e.time)
+        else:
+            node_reply(s, &s.nodes_[e.a], e.b, e.c, e.d, e.time)
+        if s.l2_private:
+            core_resched(s, &s.cores[e.a])
+
+
+cdef int32_t run_events(Sim* s, int64_t budget) noexcept nogil:
+    # 0: budget used; 1: time is up; 2: nothing left to do; 3: fault; 4: a recorded stream needs its next chunk.
+    cdef Event e
+    while budget > 0:
+        if s.fault:
+            return 3
+        if s.refill:
+            return 4
+        if s.n_heap == 0:
+            return 2
+        if s.heap[0].time >= s.until:
+            return 1
+        heap_pop(s, &e)
+        s.now = e.time
+        dispatch(s, &e)
+        budget -= 1
+    return 0

@@ -1,0 +1,79 @@
+# Statistics. Everything is clipped to the measured window [from_, until), so warm-up costs nothing but time.
+
+cdef inline bint measuring(Sim* s, int64_t t) noexcept nogil:
+    return t >= s.from_ and t < s.until
+
+
+cdef inline void account(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t t0, int64_t t1) noexcept nogil:
+    # The only place where thread time is booked: a thread's local time moves from t0 to t1 because of `uop`.
+    if t0 < s.from_:
+        t0 = s.from_
+    if t1 > s.until:
+        t1 = s.until
+    if t1 <= t0:
+        return
+    if cat != C_IDLE:
+        if s.uops[uop].flags & F_SPIN:
+            cat = C_SPIN
+        elif th.retrying:
+            cat = C_RETRY
+    s.time_fs[(<int64_t>th.id * s.n_uops + uop) * NCAT + cat] += t1 - t0
+
+
+cdef inline int64_t line_slot(Sim* s, int64_t line) noexcept nogil:
+    # Index in the line table, or -1 when it is full (counted, not attributed).
+    cdef uint64_t h = <uint64_t>line * <uint64_t>0x9E3779B97F4A7C15
+    cdef int64_t i = <int64_t>(h >> 40) & (s.lcap - 1)
+    while True:
+        if s.lkey[i] == line:
+            return i
+        if s.lkey[i] == -1:
+            if s.lused * 4 >= s.lcap * 3:
+                s.loverflow += 1
+                return -1
+            s.lkey[i] = line
+            s.lused += 1
+            return i
+        i = (i + 1) & (s.lcap - 1)
+
+
+cdef inline void line_count(Sim* s, int64_t line, int32_t stat, int64_t amount, int64_t t) noexcept nogil:
+    cdef int64_t i
+    if not measuring(s, t):
+        return
+    i = line_slot(s, line)
+    if i >= 0:
+        s.lstat[i * NLSTAT + stat] += amount
+
+
+cdef inline void line_stall(Sim* s, int64_t line, int64_t t0, int64_t t1) noexcept nogil:
+    cdef int64_t i
+    if t0 < s.from_:
+        t0 = s.from_
+    if t1 > s.until:
+        t1 = s.until
+    if t1 <= t0:
+        return
+    i = line_slot(s, line)
+    if i >= 0:
+        s.lstat[i * NLSTAT + LS_STALL] += t1 - t0
+
+
+cdef inline void count_served(Sim* s, Thread* th, int32_t uop, int32_t level, int64_t t, int64_t took) noexcept nogil:
+    cdef int64_t cycles
+    cdef int32_t b = 0
+    s.memops += 1
+    if not measuring(s, t):
+        return
+    s.served[(<int64_t>th.id * s.n_uops + uop) * NLEVEL + level] += 1
+    cycles = took // s.period
+    while cycles > 1 and b < HISTBINS - 1:
+        cycles >>= 1
+        b += 1
+    s.hist[level * HISTBINS + b] += 1
+
+
+cdef inline int32_t level_category(int32_t level) noexcept nogil:
+    if level <= L_L1:
+        return C_L1
+    return level            # L_L2..L_MEMORY have the numbers of C_L2..C_MEMORY

@@ -1,0 +1,428 @@
+# Structures of the native core. Times are femtoseconds (int64). A line is an address divided by the line size.
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    NREG = 16
+    NCTX = 6
+    NCAT = 15
+    NLEVEL = 9
+    NLSTAT = 14
+    MAXSMT = 4
+    MAXOUT = 32        # outstanding loads, LL and SC of one thread
+    MAXSB = 128        # store buffer ring (capacity is the machine's; the ring also holds acknowledged holes)
+    MAXWB = 32         # write-backs of one node that wait for their PutAck
+    MAXDL = 512        # messages on their way to one core
+    HISTBINS = 64
+
+cdef enum OpCode:
+    OP_WORK = 1
+    OP_LOAD = 2
+    OP_STORE = 3
+    OP_RMW = 4
+    OP_LL = 5
+    OP_SC = 6
+    OP_FENCE = 7
+    OP_ALU = 8
+    OP_BR = 9
+    OP_PAUSE = 10
+    OP_ENTER = 11
+    OP_PACKET = 12
+    OP_DONE = 13
+    OP_HALT = 14
+
+cdef enum UopFlag:
+    F_DEP = 1
+    F_SPIN = 2
+    F_PRED_TAKEN = 4
+
+cdef enum Category:
+    C_ISSUE, C_L1, C_L2, C_CLUSTER, C_HOME, C_RCLEAN, C_RDIRTY, C_UPGRADE, C_MEMORY, C_SB, C_ATOMIC, C_RETRY, C_FENCE, C_SPIN, C_IDLE
+
+cdef enum Level:
+    L_FORWARD, L_L1, L_L2, L_CLUSTER, L_HOME, L_RCLEAN, L_RDIRTY, L_UPGRADE, L_MEMORY
+
+cdef enum LineStat:
+    LS_LOADS, LS_STORES, LS_ATOMICS, LS_FILLS, LS_UPGRADES, LS_NEAR, LS_FAR, LS_RCLEAN, LS_RDIRTY, LS_MEMORY, LS_INVALIDATIONS, \
+    LS_SCFAIL, LS_STALL, LS_QUEUE
+
+cdef enum EventKind:
+    EV_CORE_RUN = 1    # a = core, d = stamp
+    EV_NODE_REQ        # a = node, b = request index
+    EV_NODE_LINE       # a = node, b = way: the line's occupancy ends
+    EV_NODE_SNOOP      # a = node, b = line, c = N_SNPS or N_SNPM, d = home transaction
+    EV_NODE_REPLY      # a = node, b = line, c = N_DATAS.., d = level served
+    EV_NODE_DONE       # a = node, b = request index: the store is performed
+    EV_CORE_RESP       # a = core, b = request index
+    EV_CORE_INV        # a = core, b = line
+    EV_HOME_MSG        # a = slice, b = line, c = H_* event, d = source node | cancel << 16
+    EV_HOME_READY      # a = slice, b = transaction
+
+cdef enum NodeEvent:
+    N_LOAD, N_STORE, N_EVICT, N_SNPS, N_SNPM, N_DATAS, N_DATAE, N_DATAF, N_DATAM, N_GRANT, N_PUTACK
+    N_EVENTS = 11
+
+cdef enum NodeState:
+    S_I, S_S, S_E, S_F, S_O, S_M, S_IS, S_IM, S_SM, S_FM, S_OM, S_MI, S_II
+    N_STATES = 13
+
+cdef enum NodeAction:
+    A_LOAD = 1 << 0
+    A_STORE = 1 << 1
+    A_GETS = 1 << 2
+    A_GETM = 1 << 3
+    A_UPG = 1 << 4
+    A_PUTM = 1 << 5
+    A_TAKE = 1 << 6
+    A_ACK = 1 << 7
+    A_DROP = 1 << 8
+    A_RNONE = 1 << 9
+    A_RSHARED = 1 << 10
+    A_RCLEAN = 1 << 11
+    A_RCLEANGONE = 1 << 12
+    A_RDIRTY = 1 << 13
+    A_RDIRTYGONE = 1 << 14
+    A_ROWNED = 1 << 15
+    A_CANCEL = 1 << 16
+
+cdef enum HomeEvent:
+    H_GETS, H_GETM, H_UPG, H_PUTM, H_PUTMSTALE, H_RECALL, H_RNONE, H_RSHARED, H_RCLEAN, H_RCLEANGONE, H_RDIRTY, H_RDIRTYGONE, \
+    H_ROWNED, H_READYS, H_READYE, H_READYM, H_READYG, H_READYR, H_ACK
+    H_EVENTS = 19
+
+cdef enum HomeState:
+    HS_FREE, HS_BUSY, HS_WAIT
+
+cdef enum HomeAction:
+    B_SNOOPR = 1 << 0
+    B_SNOOPW = 1 << 1
+    B_NOTE = 1 << 2
+    B_SHARER = 1 << 3
+    B_DATA = 1 << 4
+    B_OWNER = 1 << 5
+    B_WRITE = 1 << 6
+    B_PUTACK = 1 << 7
+    B_DATAS = 1 << 8
+    B_DATAE = 1 << 9
+    B_DATAF = 1 << 10
+    B_DATAM = 1 << 11
+    B_GRANT = 1 << 12
+    B_ADDREQ = 1 << 13
+    B_ONLYREQ = 1 << 14
+    B_NOHOLDER = 1 << 15
+    B_DELREQ = 1 << 16
+    B_OWNREQ = 1 << 17
+    B_FINISH = 1 << 18
+
+cdef enum ThreadState:
+    T_RUN, T_BLOCKED, T_IDLE, T_HALTED, T_REFILL
+
+cdef enum BlockKind:
+    BK_NONE, BK_LOAD, BK_MSHR, BK_SBFULL, BK_DRAIN, BK_OP
+
+cdef enum FaultCode:
+    X_NONE, X_NODE_ROW, X_HOME_ROW, X_POOL, X_DELIVERIES, X_SWMR, X_MEMORY, X_RING, X_INTERNAL
+
+ctypedef packed struct Uop:
+    uint8_t op
+    uint8_t fn
+    uint8_t flags
+    uint8_t size
+    uint8_t slot
+    int8_t dst
+    int8_t a
+    int8_t b
+    int8_t areg
+    uint8_t pad0
+    uint16_t pad1
+    int32_t func
+    int32_t prim
+    int32_t field
+    int32_t target
+    int32_t line_no
+    int64_t imm
+    int64_t base
+    int64_t stride
+
+ctypedef packed struct Record:
+    # One operation of a recorded trace (cohsim/traces/records.py).
+    uint8_t kind
+    uint8_t size
+    uint16_t flags
+    int32_t uop
+    int64_t address
+    int32_t gap
+    int32_t back
+
+cdef struct Event:
+    int64_t time
+    uint64_t key       # ties: messages before core steps, then by source and its own serial; never by order of insertion
+    int64_t b
+    int32_t kind
+    int32_t a
+    int32_t c
+    int32_t d
+
+cdef struct Req:
+    # A memory operation on its way through node and queues, or a snoop that waits in a line's queue.
+    int64_t line
+    int64_t addr
+    int64_t value      # store value, or the second operand of an RMW
+    int64_t expect     # CAS
+    int64_t issued     # when it left the core
+    int64_t queued     # when it began to wait in a line queue
+    int32_t kind       # OpCode, or 0 for a snoop
+    int32_t thread
+    int32_t uop
+    int32_t index      # outstanding-load entry or store-buffer slot
+    int32_t next
+    int32_t level      # who served it
+    int32_t txn        # snoops: N_SNPS or N_SNPM
+    uint8_t size
+    uint8_t fn
+    uint8_t ok         # SC: succeeded
+    uint8_t pad
+
+cdef struct Out:
+    # An outstanding load, LL or SC of a thread, oldest first.
+    int64_t line
+    int64_t addr
+    int64_t seq
+    int64_t issued
+    int32_t uop
+    int8_t dst
+    uint8_t size
+    uint8_t op
+    uint8_t pad
+
+cdef struct Store:
+    # A store buffer entry.
+    int64_t line
+    int64_t addr
+    int64_t value
+    int64_t seq        # instruction number: leaves only when older loads are complete
+    int64_t ready      # when its data is there
+    int32_t group      # gathered: ring index of the entry whose message carries it
+    int32_t uop
+    uint8_t size
+    uint8_t state      # 0 waiting, 1 sent, 2 performed
+    uint8_t barrier    # leaves only when all older stores are performed
+    uint8_t pad
+
+cdef struct Thread:
+    int64_t t              # local time: the next instruction dispatches here
+    int64_t icount
+    int64_t work_left
+    int64_t start
+    int64_t sb_time        # when the store buffer's head may act (in-order drain), else FOREVER
+    int64_t sb_next_free
+    int64_t load_done      # when the latest load's value is there
+    int64_t locked_until   # a locked operation holds back younger memory operations
+    int64_t block_since
+    int64_t block_seq      # instruction number of the load it waits for
+    int64_t load_seq       # instruction number of the latest load
+    int64_t reservation    # line, or -1
+    int64_t sc_line        # line of the SC on its way, or -1
+    int64_t iterations
+    int64_t arrived        # packets that arrived at the queue until `arrival`
+    int64_t arrival        # time of the next arrival
+    int64_t queue_len
+    int64_t period         # mean time between arrivals
+    uint64_t rng
+    int64_t reg[NREG]
+    int64_t ready[NREG]    # when the register's value is there
+    int64_t ctx[NCTX]
+    int32_t regwait[NREG]  # 1: an outstanding operation will write it
+    int32_t id
+    int32_t cpu
+    int32_t core
+    int32_t slot
+    int32_t node
+    int32_t state
+    int32_t pc
+    int32_t n_out
+    int32_t sb_head
+    int32_t sb_tail
+    int32_t sb_count       # not yet performed
+    int32_t sb_barrier     # the next store carries a barrier
+    int32_t sb_waiting     # in-order drain: the head's request is at the node
+    int32_t load_pending   # the latest load is still outstanding
+    int32_t block_kind
+    int32_t block_uop
+    int32_t block_cat
+    int32_t retrying
+    int32_t locked_uop
+    int32_t op_pending     # a locked operation is at the node
+    int32_t stream
+    int32_t rec_fresh
+    int64_t rec_pos
+    int64_t rec_count
+    Record* rec
+    Uop cur
+    Out out[MAXOUT]
+    Store sb[MAXSB]
+
+cdef struct L1Way:
+    int64_t tag
+    uint32_t lru
+    uint8_t perm           # 1 read, 2 read and write
+    uint8_t pad0
+    uint16_t pad1
+    int32_t l2             # way index in the private L2
+    int32_t pad2
+
+cdef struct Core:
+    int64_t run_time       # time of the live EV_CORE_RUN, FOREVER if none
+    int64_t port_free
+    int64_t dl_min
+    int32_t id
+    int32_t node
+    int32_t index          # in its node
+    int32_t n_threads
+    int32_t threads[MAXSMT]
+    int32_t stamp
+    int32_t n_dl
+    int32_t n_mshr
+    uint32_t lru
+    int64_t* dl
+    int64_t* mshr          # lines with an outstanding fill
+    L1Way* l1
+
+cdef struct Way:
+    int64_t tag
+    int64_t busy_until     # occupancy of a cluster's line; a locked operation in a private cache
+    uint32_t lru
+    int32_t qhead
+    int32_t qtail
+    int32_t served         # level of the last fill, until its requester is served
+    uint8_t state
+    uint8_t l1mask
+    int8_t writer          # core (in the node) that wrote last since the fill, -1 none
+    uint8_t wake           # an EV_NODE_LINE is under way
+
+cdef struct WriteBack:
+    int64_t line
+    int32_t qhead
+    int32_t qtail
+    uint8_t state
+    uint8_t used
+
+cdef struct Node:
+    int32_t id
+    int32_t stall_head
+    int32_t stall_tail
+    int32_t n_wb
+    uint32_t lru
+    int64_t snoop_free
+    int64_t link_free
+    int64_t home_last      # messages to the homes stay in order
+    int64_t* bank_free
+    Way* ways
+    WriteBack wb[MAXWB]
+
+cdef struct Txn:
+    int64_t line
+    int64_t data_ready     # when the home's own data is there
+    int64_t begun
+    int64_t queued
+    int32_t qhead          # waiting messages of this line
+    int32_t qtail
+    int32_t next_free
+    int32_t hash_next
+    int32_t requester
+    int32_t pending
+    int32_t way            # L3 way, -1
+    int32_t parent         # recall: the transaction that waits for the place
+    int32_t data_from      # level of the noted data, -1
+    int32_t supplier
+    uint8_t state
+    uint8_t kind           # H_GETS, H_GETM, H_UPG, H_RECALL
+    uint8_t sharer         # another node keeps a copy
+    uint8_t memory         # data_ready is the memory's
+
+cdef struct HomeMsg:
+    int64_t time
+    int32_t kind
+    int32_t src
+    int32_t next
+
+cdef struct L3Way:
+    int64_t tag
+    uint64_t bits          # core-valid bits
+    uint32_t lru
+    int16_t owner          # the node that may modify its copy without asking, -1
+    uint8_t dirty
+    uint8_t pad
+
+cdef struct Sim:
+    # machine
+    int32_t nodes, cores_per_node, threads_per_core, n_cores, n_threads
+    int32_t l2_private, broadcast, write_through, in_order, gathering, smt_shared, snoop_first, inclusive
+    int32_t window, window_smt, sbq, sbq_smt, mshrs, l2_banks, slices, channels, line_shift, has_owner_state
+    int32_t l1_sets, l1_ways, l2_sets, l2_ways, l3_sets, l3_ways
+    int64_t period, issue, port, forward, mispredict, locked, pause, f_full, f_light, f_instr, f_load, f_store
+    int64_t l1_hit, l2_hit, l2_hop, l2_service, l2_bank, l2_load_line, l2_store_line, l1_inv, snoop, snoop_dirty, snoop_bank
+    int64_t hop, lookup, home_occ, transfer, l3_data, memory, memory_line
+    uint8_t* node_next
+    uint32_t* node_ops
+    uint8_t* perm
+    uint8_t* home_next
+    uint32_t* home_ops
+    # program
+    Uop* uops
+    int32_t n_uops
+    # packets
+    int32_t has_source, ring, flows, pool, pool_head, pool_tail, poisson
+    int32_t* pool_fifo
+    int64_t frame_time     # on the egress link, 0 for no limit
+    int64_t link_free
+    int64_t link_backlog
+    # agents
+    Core* cores
+    Node* nodes_
+    Thread* threads
+    # event queue
+    Event* heap
+    int64_t n_heap, heap_cap
+    int64_t now
+    uint64_t* serial       # per source
+    # pools
+    Req* reqs
+    int32_t n_reqs, free_req
+    Txn* txns
+    int32_t n_txns, free_txn
+    HomeMsg* msgs
+    int32_t n_msgs, free_msg
+    int32_t* txn_hash
+    L3Way* l3
+    uint32_t l3_lru
+    int64_t* slice_free
+    int64_t* channel_free
+    # directory of a home without a cache (no inclusion): unbounded by the machine, so a hash
+    # memory image
+    uint64_t* word_key
+    uint64_t* word_val
+    int64_t word_cap, word_used
+    # control
+    int64_t from_, until
+    int32_t lookahead, check, fault, fault_a, fault_b, fault_c
+    int64_t fault_line
+    int32_t halted, refill
+    int64_t stop_iterations
+    # statistics
+    int64_t* time_fs       # [T, U, C]
+    int64_t* count         # [T, U]
+    int64_t* served        # [T, U, L]
+    int64_t* scfail        # [T, U]
+    int64_t* iterations
+    int64_t* received
+    int64_t* dropped
+    int64_t* lkey
+    int64_t* lstat
+    int64_t lcap, lused, loverflow
+    int64_t* transfers     # [N, N]
+    int64_t* hist          # [L, 64]
+    int64_t* node_fired
+    int64_t* home_fired
+    int64_t memops, events, activations
+    int64_t home_requests, home_snoops, home_blocked, memory_reads, memory_writes, writebacks, evictions, recalls
+    int64_t l2_queue_fs, home_queue_fs, l2_requests, tx_dropped, gathered

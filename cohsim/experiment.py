@@ -1,0 +1,133 @@
+"""One experiment: a machine, a workload and settings in, a :class:`Result` out. Commands, sweeps and tests run this way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cohsim.datafiles import find_data
+from cohsim.errors import InputError, Problem
+from cohsim.machine import compile_machine, load_machine
+from cohsim.machine.compiled import CompiledMachine
+from cohsim.machine.spec import MachineSpec
+from cohsim.results.build import build_result
+from cohsim.results.provenance import Settings, collect
+from cohsim.results.result import Result
+from cohsim.simulate import simulate
+from cohsim.traces import RecordedTrace, compile_recorded, load_recorded
+from cohsim.workload import load_workload
+from cohsim.workload.compiled import CompiledWorkload
+
+RECORDED_SUFFIX = ".mtc.xz"
+CHUNK_RECORDS = 1 << 16  # operations handed to the core at a time
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything decided, nothing run yet."""
+
+    settings: Settings
+    machine_spec: MachineSpec
+    machine: CompiledMachine
+    workload: CompiledWorkload
+    trace: RecordedTrace | None = None  # its streams run in place of the workload's program
+
+    def run(self, progress: Callable[[float], None] | None = None, command: list[str] | None = None) -> Result:
+        """Simulate and aggregate. Raises SimulationError if the simulated system fails; an interrupt gives a partial result whose
+        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line).
+        """
+        provenance = collect(self.settings, self.machine_spec.files, command)
+        s = self.settings
+        trace = self.trace
+        streams = None if trace is None else [trace.chunks(vcpu, CHUNK_RECORDS) for vcpu in trace.vcpus]
+        data = simulate(
+            self.machine,
+            self.workload,
+            pin=s.pin,
+            seed=s.seed,
+            lookahead=s.lookahead,
+            check=s.check,
+            warmup_ns=s.warmup_ns,
+            measure_ns=s.measure_ns,
+            progress=progress,
+            streams=streams,
+        )
+        return build_result(self.machine_spec, self.machine, self.workload, data, provenance)
+
+
+def prepare(
+    machine: str,
+    workload: str,
+    *,
+    cpus: int | None = None,
+    pin: Sequence[int] | None = None,
+    variants: Sequence[str] = (),
+    layouts: Sequence[str] = (),
+    kernel: str | None = None,
+    overrides: Sequence[str] = (),
+    seed: int = 1,
+    warmup_ns: float | None = None,
+    measure_ns: float | None = None,
+    lookahead: bool = True,
+    check: bool = False,
+) -> Experiment:
+    """Load and compile both inputs (a file, or the name of one that comes with cohsim).
+
+    ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine. Raises InputError (MachineError, WorkloadError,
+    TraceError) with every problem found.
+    """
+    spec = load_machine(machine, tuple(overrides))
+    compiled = compile_machine(spec)
+    if workload.endswith(RECORDED_SUFFIX):
+        for option, value in (("--variant", variants), ("--layout", layouts), ("--kernel", kernel)):
+            if value:
+                raise InputError(Problem(option, "applies to .trace workloads, not to a recorded trace", "leave it out"))
+        trace = load_recorded(find_data("workloads", workload, RECORDED_SUFFIX))
+        program, _ = compile_recorded(trace, compiled.isa, compiled.line_bytes)
+        if cpus is not None and cpus != program.cpus:
+            raise InputError(Problem("--cpus", f"{workload} was recorded on {program.cpus} CPUs, not {cpus}", "leave it out"))
+        placed = place_cpus(len(compiled.cpu_core), compiled.name, program.cpus, pin)
+    else:
+        placed, trace = place_cpus(len(compiled.cpu_core), compiled.name, cpus, pin), None
+        program = load_workload(
+            workload, isa=compiled.isa, cpus=len(placed), variants=tuple(variants), layouts=tuple(layouts), kernel=kernel
+        )
+    settings = Settings(
+        machine,
+        workload,
+        len(placed),
+        placed,
+        tuple(variants),
+        tuple(layouts),
+        kernel,
+        tuple(overrides),
+        seed,
+        warmup_ns,
+        measure_ns,
+        lookahead,
+        check,
+    )
+    return Experiment(settings, spec, compiled, program, trace)
+
+
+def place_cpus(available: int, machine: str, cpus: int | None, pin: Sequence[int] | None) -> tuple[int, ...]:
+    """Machine CPU of each CPU of the run. Raises InputError if the machine has no such CPU or ``cpus`` and ``pin`` disagree."""
+    problems = []
+    if cpus is not None and not 1 <= cpus <= available:
+        problems.append(Problem("--cpus", f"{cpus} CPUs asked for, {machine} has {available}", f"choose 1 to {available}"))
+    if pin is not None:
+        problems += [
+            Problem("--pin", f"{machine} has no CPU {cpu}", f"choose from 0 to {available - 1}")
+            for cpu in pin
+            if not 0 <= cpu < available
+        ]
+        problems += [
+            Problem("--pin", f"CPU {cpu} is named {pin.count(cpu)} times", "name each CPU once")
+            for cpu in sorted(set(pin))
+            if pin.count(cpu) > 1
+        ]
+        if cpus is not None and len(pin) != cpus:
+            problems.append(Problem("--pin", f"names {len(pin)} CPUs, --cpus says {cpus}", "make them agree or leave --cpus out"))
+    if problems:
+        raise InputError(problems)
+    return tuple(pin) if pin is not None else tuple(range(cpus if cpus is not None else available))

@@ -1,0 +1,140 @@
+"""The report ``cohsim run`` and ``cohsim report`` print: rate, where time goes, profile, hottest lines, anything unusual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cohsim.report.table import count, percent, plain, shorten, side_by_side, table
+
+WIDTH = 100
+NAME_WIDTH = 30
+GAP = 3  # between the two profiles
+CATEGORY_MEANING = {
+    "issue": "executing instructions",
+    "l1": "L1 hits waited for",
+    "l2": "L2, line wait included",
+    "cluster": "line from another core of the cluster",
+    "home": "L3 or memory-side cache",
+    "remote_clean": "unmodified line from another node",
+    "remote_dirty": "modified line from another node",
+    "upgrade": "other copies dropped",
+    "memory": "DRAM",
+    "store_buffer": "store buffer full",
+    "atomic": "locked operation or LL/SC",
+    "retry": "reservation lost, again",
+    "fence": "fences",
+    "spin": "wait loops",
+}
+
+
+def render(summary: dict[str, Any], top: int = 12, primitives_only: bool = False, width: int = WIDTH) -> str:
+    """The report as text that ends in a newline. ``top`` bounds the rows of each table."""
+    notices = _notices(summary)
+    blocks = [_headline(summary), *([notices] if notices else [])]
+    if primitives_only:
+        blocks.append(_profile("atomics on their own", summary["primitives"], top))
+    else:
+        blocks += [_time(summary, width), _profiles(summary, top, width), _lines(summary, top, width)]
+    if summary["assumptions"]:
+        blocks.append([f"the workload states {len(summary['assumptions'])} assumptions; --json lists them"])
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _headline(summary: dict[str, Any]) -> list[str]:
+    whom = f"{summary['cpus']} CPUs" if summary["cpu"] is None else f"CPU {summary['cpu']} of {summary['cpus']}"
+    head = f"{summary['workload']} on {summary['machine']}, {whom}, seed {summary['seed']}"
+    rate = summary["packet_rate_pps"]
+    if rate is not None:
+        work = [
+            f"{count(rate, 'packet/s')}",
+            f"{summary['throughput_bps'] / 1e9:.3f} Gbit/s",
+            f"{plain(summary['dropped'])} dropped",
+        ]
+    else:
+        work = [f"{count(summary['iterations_per_second'], 'iterations/s')}"]
+    each = summary["ns_per_iteration_per_cpu"]
+    work.append(f"{each:.4g} ns each per CPU" if each is not None else "none completed")
+    work.append(f"CPU utilization {100 * summary['cpu_utilization']:.1f}%")
+    window = f"measured {count(summary['measured_ns'] / 1e3)} us after {count(summary['warmup_ns'] / 1e3)} us of warm-up"
+    host = summary["memory_operations_per_host_second"]
+    speed = f"{count(summary['memory_operations'])} memory operations in {summary['host_seconds']:.2f} s of host time"
+    return [head, "  " + ", ".join(work), f"  {window}; {speed}" + (f", {count(host)}/s" if host else "")]
+
+
+def _notices(summary: dict[str, Any]) -> list[str]:
+    """One line for each thing that limits what the figures mean."""
+    notices = []
+    if summary["stop"] != "finished":
+        notices.append(f"the run ended early ({summary['stop']}): the figures cover what ran until then")
+    if summary["dropped"]:
+        offered = summary["dropped"] + summary["received"]
+        notices.append(f"{plain(summary['dropped'])} of {plain(offered)} packets found the receive queue full and were dropped")
+    if summary["line_overflow"]:
+        notices.append(
+            f"the line table was full: {plain(summary['line_overflow'])} line events are missing in the table of lines"
+        )
+    if not summary["iterations"]:
+        notices.append("no iteration was completed in the measured window: measure longer (--measure)")
+    return [f"note: {notice}" for notice in notices]
+
+
+def _time(summary: dict[str, Any], width: int) -> list[str]:
+    shares = [(name, share) for name, share in summary["time_shares"].items() if share >= 0.00005]
+    shares.sort(key=lambda item: -item[1])
+    rows = [[name, percent(share), "#" * round(40 * share), CATEGORY_MEANING[name]] for name, share in shares]
+    return [line[:width] for line in table(["busy time in", "share", "", ""], rows, "<><<")]
+
+
+def _profile(title: str, rows: list[dict[str, Any]], top: int, name_width: int = NAME_WIDTH) -> list[str]:
+    shown = [
+        [
+            f"{percent(row['share']):>6}",
+            f"{count(row['self_cycles']):>6}",
+            f"{count(row['calls']):>6}",
+            shorten(row["name"], name_width),
+        ]
+        for row in rows[:top]
+    ]
+    body = table(["share", "cycles", "calls", title], shown, ">>><")
+    rest = rows[top:]
+    return [*body, f"{percent(sum(row['share'] for row in rest)):>6}  in {len(rest)} more"] if rest else body
+
+
+def _profiles(summary: dict[str, Any], top: int, width: int) -> list[str]:
+    """The two views next to each other; names are cut to make that possible."""
+    name_width = max(20, (width - GAP) // 2 - 3 * (6 + 2))  # three columns of six and their separators
+    inlined = _profile("atomics inlined", summary["functions"], top, name_width)
+    alone = _profile("atomics on their own", summary["primitives"], top, name_width)
+    return side_by_side(inlined, alone, width, " " * GAP)
+
+
+def _line_name(line: dict[str, Any]) -> str:
+    """``route+128``; an address stands for itself."""
+    return line["object"] if line["object"].startswith("0x") else f"{line['object']}+{line['offset']}"
+
+
+def _lines(summary: dict[str, Any], top: int, width: int) -> list[str]:
+    rows = []
+    for line in [line for line in summary["lines"] if line["stall_ns"] or line["transfers"]][:top]:
+        fields = ", ".join(line["fields"]) + (
+            f"  (shares the line with {', '.join(line['shared_with'])})" if line["shared_with"] else ""
+        )
+        rows.append(
+            [
+                percent(line["stall_share"]),
+                count(line["transfers"]),
+                count(line["remote_dirty"]),
+                count(line["invalidations"]),
+                count(line["retries"]),
+                shorten(_line_name(line), NAME_WIDTH),
+                fields,
+            ]
+        )
+    if not rows:
+        return ["no line was waited for or moved"]
+    used = len(table(["stall", "moves", "dirty", "inval", "retries", "line"], [row[:6] for row in rows], ">>>>><")[1]) + 2
+    rows = [[*row[:6], shorten(row[6], max(10, width - used))] for row in rows]
+    return [
+        "hottest lines  (stall: share of busy time spent waiting for it; moves: between cores or nodes)",
+        *table(["stall", "moves", "dirty", "inval", "retries", "line", "fields"], rows, ">>>>><<"),
+    ]

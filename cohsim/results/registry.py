@@ -1,0 +1,251 @@
+"""Every dataset of a result, declared once: path, unit, axes, meaning.
+
+The HDF5 writer, the reader and ``docs/results.md`` are driven by these declarations; a dataset that is not declared here
+cannot be written. Times are integers in femtoseconds, so that sums are exact and two runs compare bit for bit;
+``/run/core_period_fs`` turns them into cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cohsim.results.rundata import CATEGORIES, LINE_STATS, SERVED
+
+SCHEMA_VERSION = 1
+"""Raised when a dataset changes its meaning, unit or axes, or is removed; added datasets do not raise it."""
+
+Kind = Literal["int", "float", "text"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Declaration of one dataset; ``{name}`` in the path stands for one path element that depends on the machine."""
+
+    path: str
+    kind: Kind
+    unit: str  # "1" for counts and numbers, "" for names and text
+    axes: tuple[str, ...]  # () is a scalar
+    description: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis runs over, and the dataset that names its positions (None where the position is the name)."""
+
+    description: str
+    coordinates: str | None
+
+
+AXES: dict[str, Axis] = {
+    "thread": Axis("CPU of the run, 0..N-1", "/threads/machine_cpu"),
+    "category": Axis("where a thread's time goes: " + ", ".join(CATEGORIES), "/axes/category"),
+    "level": Axis("who served a memory operation: " + ", ".join(SERVED), "/axes/level"),
+    "line_stat": Axis("statistic of a line: " + ", ".join(LINE_STATS), "/axes/line_stat"),
+    "function": Axis("function of the workload", "/functions/name"),
+    "primitive": Axis("atomic primitive, then every function without its primitives", "/primitives/name"),
+    "object": Axis("object of the workload", "/objects/name"),
+    "line": Axis("cache line that was missed or fought for, by address", "/lines/address"),
+    "field_use": Axis("a field used by a function (and primitive)", "/fields/field"),
+    "from_node": Axis("node that had the line", None),
+    "to_node": Axis("node that received the line", None),
+    "bin": Axis("floor(log2(latency in core cycles)); bin 0 holds everything below 2 cycles", None),
+    "state": Axis("state of the controller", None),
+    "event": Axis("event of the controller", None),
+}
+
+
+def _per_function(group: str, axis: str, whom: str, calls: str) -> list[Dataset]:
+    """Datasets that the inlined and the de-inlined profile have in common."""
+    return [
+        Dataset(f"/{group}/name", "text", "", (axis,), f"Name of the {whom}."),
+        Dataset(
+            f"/{group}/time_fs", "int", "fs", ("thread", axis, "category"), f"Time of the thread in the {whom}, by category."
+        ),
+        Dataset(f"/{group}/calls", "int", "1", ("thread", axis), calls),
+        Dataset(
+            f"/{group}/served", "int", "1", ("thread", axis, "level"), f"Memory operations of the {whom}, by who served them."
+        ),
+        Dataset(f"/{group}/sc_failures", "int", "1", ("thread", axis), f"Store-conditionals of the {whom} that failed."),
+    ]
+
+
+_LINE_STAT_MEANING = (
+    "loads, stores, atomics: operations that left the core; fills: the line came to a node; upgrades: a copy became writable; "
+    "transfers_near: the cluster's L2 moved it from another core; transfers_far: it came from another node; "
+    "remote_clean, remote_dirty: another node supplied it unmodified or modified; memory: DRAM supplied it; "
+    "invalidations: copies dropped because of another's store; sc_failures: store-conditionals that failed; "
+    "stall_fs: thread time waiting for the line; queue_fs: time requests waited in line queues at L2 and home."
+)
+
+DATASETS: tuple[Dataset, ...] = (
+    Dataset("/run/machine", "text", "", (), "Name of the machine."),
+    Dataset("/run/workload", "text", "", (), "Name of the workload."),
+    Dataset(
+        "/run/stop",
+        "text",
+        "",
+        (),
+        "Why the run ended: finished, interrupted (the figures cover what ran), limit (event limit reached), deadlock.",
+    ),
+    Dataset("/run/stop_report", "text", "", (), "Who waits for what, after a deadlock; otherwise empty."),
+    Dataset("/run/seed", "int", "1", (), "Seed of the random streams (packet arrivals, spreading)."),
+    Dataset(
+        "/run/measured_fs",
+        "int",
+        "fs",
+        (),
+        "Length of the measured window; every figure covers this window unless it says otherwise.",
+    ),
+    Dataset("/run/total_fs", "int", "fs", (), "Simulated time including the warm-up."),
+    Dataset("/run/core_period_fs", "int", "fs", (), "One core clock cycle."),
+    Dataset("/run/line_bytes", "int", "B", (), "Size of a cache line."),
+    Dataset("/run/memory_operations", "int", "1", (), "Loads, stores and atomics executed, whole run with warm-up."),
+    Dataset("/run/events", "int", "1", (), "Events the engine processed, whole run with warm-up."),
+    Dataset("/run/line_overflow", "int", "1", (), "Line events that found the line table full: counted here, missing in /lines."),
+    Dataset(
+        "/run/frame_bytes", "int", "B", (), "Bytes of a frame that count as throughput; 0 if the workload has no packet source."
+    ),
+    Dataset(
+        "/run/offered_pps", "float", "1/s", (), "Packets offered per second, all queues; 0 if the workload has no packet source."
+    ),
+    Dataset("/run/assumptions", "text", "", ("assumption",), "What the workload takes for granted."),
+    Dataset("/axes/category", "text", "", ("category",), "Names of the time categories."),
+    Dataset("/axes/level", "text", "", ("level",), "Names of the levels that serve memory operations."),
+    Dataset("/axes/line_stat", "text", "", ("line_stat",), "Names of the line statistics."),
+    Dataset("/threads/machine_cpu", "int", "1", ("thread",), "CPU number of the machine the thread ran on."),
+    Dataset("/threads/core", "int", "1", ("thread",), "Core of that CPU."),
+    Dataset("/threads/node", "int", "1", ("thread",), "Coherence node (private L2, or cluster) of that core."),
+    Dataset(
+        "/threads/time_fs",
+        "int",
+        "fs",
+        ("thread", "category"),
+        "Time of the thread by category, idle included; sums to the window.",
+    ),
+    Dataset("/threads/iterations", "int", "1", ("thread",), "Paths (packets) completed."),
+    Dataset("/threads/received", "int", "1", ("thread",), "Packets taken from the receive queue."),
+    Dataset("/threads/dropped", "int", "1", ("thread",), "Packets that found the receive queue full."),
+    *_per_function("functions", "function", "function, atomics inlined in their callers", "Times the function was entered."),
+    *_per_function(
+        "primitives",
+        "primitive",
+        "atomic primitive, or of the function without its primitives",
+        "Times the primitive was begun (a repeated LL/SC attempt is not a new one), or the function entered.",
+    ),
+    Dataset("/objects/name", "text", "", ("object",), "Name of the object."),
+    Dataset("/objects/struct", "text", "", ("object",), "Its struct."),
+    Dataset("/objects/scope", "text", "", ("object",), "shared, per-cpu, per-packet, per-flow or per-queue."),
+    Dataset("/objects/base", "int", "B", ("object",), "Address of instance 0."),
+    Dataset("/objects/size_bytes", "int", "B", ("object",), "Size of one instance."),
+    Dataset("/objects/stride_bytes", "int", "B", ("object",), "Distance of two instances; 0 if there is one."),
+    Dataset("/objects/instances", "int", "1", ("object",), "Number of instances."),
+    Dataset("/lines/address", "int", "B", ("line",), "First byte of the line."),
+    Dataset(
+        "/lines/object",
+        "int",
+        "1",
+        ("line",),
+        "Object the line belongs to (position in /objects); the busiest one where several share it, -1 if none is known.",
+    ),
+    Dataset("/lines/instance", "int", "1", ("line",), "Instance of that object, -1 if none is known."),
+    Dataset(
+        "/lines/offset_bytes",
+        "int",
+        "B",
+        ("line",),
+        "First byte of that instance on the line, counted from the instance's start.",
+    ),
+    Dataset(
+        "/lines/objects_on_line", "int", "1", ("line",), "Instances of objects on the line; more than one invites false sharing."
+    ),
+    Dataset(
+        "/lines/stats", "int", "1", ("line", "line_stat"), f"Counts (columns ending in _fs: femtoseconds). {_LINE_STAT_MEANING}"
+    ),
+    Dataset("/fields/object", "int", "1", ("field_use",), "Object the field belongs to, position in /objects."),
+    Dataset("/fields/field", "text", "", ("field_use",), "Field name; empty for an anonymous byte range."),
+    Dataset("/fields/offset_bytes", "int", "B", ("field_use",), "First byte of the field in the object."),
+    Dataset("/fields/size_bytes", "int", "B", ("field_use",), "Size of the field."),
+    Dataset("/fields/function", "int", "1", ("field_use",), "Function that uses it, position in /functions."),
+    Dataset(
+        "/fields/primitive", "int", "1", ("field_use",), "Atomic primitive it is used by, position in /primitives; -1 outside."
+    ),
+    Dataset("/fields/loads", "int", "1", ("field_use",), "Loads and load-and-reserves executed, all threads."),
+    Dataset("/fields/stores", "int", "1", ("field_use",), "Stores executed, all threads."),
+    Dataset(
+        "/fields/atomics", "int", "1", ("field_use",), "Atomic read-modify-writes and store-conditionals executed, all threads."
+    ),
+    Dataset("/fields/sc_failures", "int", "1", ("field_use",), "Store-conditionals that failed, all threads."),
+    Dataset("/fields/served", "int", "1", ("field_use", "level"), "Those operations by who served them, all threads."),
+    Dataset("/fields/time_fs", "int", "fs", ("field_use", "category"), "Time of all threads at those operations, by category."),
+    Dataset("/transfers/nodes", "int", "1", ("from_node", "to_node"), "Lines moved from one coherence node to another."),
+    Dataset("/caches/served", "int", "1", ("thread", "level"), "Memory operations of the thread, by who served them."),
+    Dataset("/latency/operations", "int", "1", ("level", "bin"), "Memory operations by who served them and by latency."),
+    Dataset("/transitions/{controller}/states", "text", "", ("state",), "States of the controller, in table order."),
+    Dataset("/transitions/{controller}/events", "text", "", ("event",), "Events of the controller, in table order."),
+    Dataset(
+        "/transitions/{controller}/count", "int", "1", ("state", "event"), "Times the protocol row (state, event) was executed."
+    ),
+    Dataset("/provenance/machine_text", "text", "", (), "The machine file and the files it extends, as they were read."),
+    Dataset(
+        "/provenance/machine_effective", "text", "", (), "The effective machine as one machine file: every value with its source."
+    ),
+    Dataset("/provenance/machine_compiled", "text", "", (), "The values the core ran with, as JSON."),
+    Dataset("/provenance/workload_text", "text", "", (), "The workload file as it was read."),
+    Dataset(
+        "/provenance/settings",
+        "text",
+        "",
+        (),
+        "What the command line set, as JSON: seed, pinning, variants, layouts, kernel, overrides.",
+    ),
+)
+
+AXES["assumption"] = Axis("one assumption", None)
+
+
+def _counter(group: str, name: str, unit: str, description: str) -> Dataset:
+    return Dataset(f"/{group}/{name}", "int", unit, (), description)
+
+
+_WHOLE_RUN = " Whole run with warm-up."
+
+COUNTERS: dict[str, Dataset] = {
+    "home_requests": _counter("home", "requests", "1", "Requests that reached a home."),
+    "home_snoops": _counter("home", "snoops", "1", "Snoops the homes sent to nodes." + _WHOLE_RUN),
+    "home_blocked_fs": _counter("home", "blocked_fs", "fs", "Time homes held a line blocked, from its request to the acknowledgement."),
+    "home_queue_fs": _counter("home", "queue_fs", "fs", "Time requests waited at a home for their blocked line." + _WHOLE_RUN),
+    "recalls": _counter("home", "recalls", "1", "Lines an inclusive home cache took back from nodes to make room." + _WHOLE_RUN),
+    "memory_reads": _counter("memory", "reads", "1", "Lines read from DRAM."),
+    "memory_writes": _counter("memory", "writes", "1", "Lines written to DRAM."),
+    "l2_requests": _counter("caches", "l2_requests", "1", "Operations of cores that reached their node's L2 by message." + _WHOLE_RUN),
+    "l2_queue_fs": _counter("caches", "l2_queue_fs", "fs", "Time they waited in the queue of their line at the L2." + _WHOLE_RUN),
+    "evictions": _counter("caches", "evictions", "1", "Lines a node evicted to make room." + _WHOLE_RUN),
+    "writebacks": _counter("caches", "writebacks", "1", "Evicted lines that were modified and went to their home." + _WHOLE_RUN),
+    "gathered_stores": _counter("caches", "gathered_stores", "1", "Stores that left the store buffer with another." + _WHOLE_RUN),
+    "tx_dropped": _counter("network", "tx_dropped", "1", "Packets dropped because the egress link was too far behind."),
+}
+"""Counter of ``RunData.counters`` -> its dataset. A counter of the core without an entry here is an error of the developer."""
+
+
+def declaration(path: str) -> Dataset:
+    """The declaration of a concrete dataset path. Raises KeyError if there is none."""
+    found = _BY_PATH.get(path) or _BY_PATH.get(_template(path))
+    if found is None:
+        raise KeyError(f"{path} is not declared in cohsim/results/registry.py")
+    return found
+
+
+def all_datasets() -> tuple[Dataset, ...]:
+    """Every declaration, counters included, in file order."""
+    return DATASETS + tuple(COUNTERS.values())
+
+
+def _template(path: str) -> str:
+    parts = path.split("/")
+    if len(parts) == 4 and parts[1] == "transitions":
+        parts[2] = "{controller}"
+    return "/".join(parts)
+
+
+_BY_PATH = {d.path: d for d in all_datasets()}

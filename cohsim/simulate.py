@@ -1,0 +1,118 @@
+"""Run a compiled workload on a compiled machine."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from cohsim._core import Simulation
+from cohsim.errors import InputError, Problem, SimulationError
+from cohsim.machine.compiled import CompiledMachine
+from cohsim.protocols import flat_tables
+from cohsim.results.rundata import RunData
+from cohsim.workload.compiled import CompiledWorkload
+
+BUDGET = 400_000
+"""Events between two looks at progress and Ctrl-C: some tens of milliseconds."""
+
+FS_PER_NS = 1_000_000
+FOREVER_NS = 9.0e12
+LINK_BACKLOG_FRAMES = 512
+"""Frames that may wait for the egress link before more are dropped: a common transmit ring."""
+
+
+def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple[int, ...] | None = None, seed: int = 1,
+             lookahead: bool = True, check: bool = False, warmup_ns: float | None = None, measure_ns: float | None = None,
+             progress: Callable[[float], None] | None = None, streams: Sequence[Iterator[np.ndarray]] | None = None) -> RunData:
+    """Run ``workload`` on ``machine`` and return the measured arrays.
+
+    ``pin`` maps CPU i of the run to a CPU number of the machine (default: 0..N-1). ``progress`` is called a few times a
+    second with the fraction done. ``streams``: recorded operations of each CPU in chunks (RECORD arrays), instead of the program. A
+    KeyboardInterrupt stops the run; what was measured until then is returned with ``stop == "interrupted"``. Raises
+    :class:`cohsim.errors.InputError` for options that do not fit, :class:`cohsim.errors.SimulationError` on deadlock, with the report.
+    """
+    begun = time.perf_counter()
+    pins = _pins(machine, workload, pin)
+    warmup = workload.warmup_ns if warmup_ns is None else warmup_ns
+    measure = workload.measure_ns if measure_ns is None else measure_ns
+    if warmup < 0 or measure <= 0:
+        raise InputError(Problem("--measure", "the measured time must be positive", "give a time such as 500us"))
+    start = round(warmup * FS_PER_NS)
+    end = start + round(min(measure, FOREVER_NS) * FS_PER_NS)
+    node, home = flat_tables(machine.protocol)
+    sim = Simulation(machine, node, home, workload.uops, workload.entry, pins, from_fs=start, until_fs=end, seed=seed,
+                     lookahead=lookahead, check=check)
+    for address, size, value in workload.memory:
+        sim.write_memory(address, size, value)
+    if workload.source is not None:
+        _source(sim, workload)
+    feeds = list(streams) if streams is not None else []
+    for cpu in range(len(feeds)):
+        sim.feed(cpu, next(feeds[cpu], None))
+    sim.start()
+    stop = _loop(sim, feeds, end, progress)
+    return _collect(sim, machine, workload, stop, start, end, time.perf_counter() - begun)
+
+
+def _pins(machine: CompiledMachine, workload: CompiledWorkload, pin: tuple[int, ...] | None) -> tuple[int, ...]:
+    cpus = len(machine.cpu_core)
+    pins = tuple(range(workload.cpus)) if pin is None else pin
+    if len(pins) != workload.cpus:
+        raise InputError(Problem("--pin", f"{len(pins)} CPU numbers for {workload.cpus} CPUs", "give one number per CPU of the run"))
+    bad = [p for p in pins if not 0 <= p < cpus]
+    if bad:
+        raise InputError(Problem("--cpus" if pin is None else "--pin", f"{machine.name} has CPUs 0 to {cpus - 1}, not {bad[0]}",
+                                 f"use at most {cpus} CPUs"))
+    if len(set(pins)) != len(pins):
+        raise InputError(Problem("--pin", "a CPU number is given twice", "each CPU can run one program"))
+    return pins
+
+
+def _source(sim: Simulation, workload: CompiledWorkload) -> None:
+    source = workload.source
+    assert source is not None
+    if source.pool and source.pool < workload.cpus + 1:
+        raise InputError(Problem(workload.name, f"a pool of {source.pool} buffers is too small for {workload.cpus} CPUs", "enlarge the pool"))
+    periods = [round(1e15 / (source.rate_pps * w)) if w > 0 else 0 for w in source.weights]
+    frame_fs = round((source.frame_bytes + source.overhead_bytes) * 8 / source.link_bps * 1e15) if source.link_bps else 0
+    sim.source(periods, source.ring, source.flows, source.pool, source.arrivals == "poisson", frame_fs, frame_fs * LINK_BACKLOG_FRAMES)
+
+
+def _loop(sim: Simulation, feeds: list[Iterator[np.ndarray]], end: int, progress: Callable[[float], None] | None) -> str:
+    try:
+        while True:
+            stop = sim.run(BUDGET)
+            if stop == "refill":
+                for cpu in sim.hungry():
+                    sim.feed(cpu, next(feeds[cpu], None))
+            elif stop != "budget":
+                return stop
+            if progress is not None:
+                progress(min(1.0, sim.now / end))
+    except KeyboardInterrupt:
+        return "interrupted"
+
+
+def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorkload, stop: str, start: int, end: int, host: float) -> RunData:
+    if stop == "fault":
+        raise SimulationError(sim.fault, sim.report())
+    if stop == "empty":
+        if sim.halted < workload.cpus:
+            raise SimulationError("deadlock: no CPU can go on", sim.report())
+        end = max(start, min(end, sim.now))
+    elif stop == "interrupted":
+        end = max(start, min(end, sim.now))
+    sim.finish(end)
+    a = sim.arrays
+    memops, events, overflow = sim.totals()
+    used = np.flatnonzero((a["line_key"] >= 0) & a["line_stats"].any(axis=1))
+    used = used[np.argsort(a["line_key"][used], kind="stable")]
+    node, home = flat_tables(machine.protocol)
+    return RunData(
+        stop="finished" if stop == "empty" else stop, stop_report="", measured_fs=end - start, total_fs=end,
+        time_fs=a["time_fs"], count=a["count"], served=a["served"], sc_failures=a["sc_failures"], iterations=a["iterations"],
+        received=a["received"], dropped=a["dropped"], line_address=a["line_key"][used] * machine.line_bytes,
+        line_stats=a["line_stats"][used], line_overflow=overflow, node_transfers=a["node_transfers"], latency_hist=a["latency_hist"],
+        transitions={"node": (node.states, node.events, a["node_fired"]), "home": (home.states, home.events, a["home_fired"])},
+        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host)

@@ -1,0 +1,452 @@
+"""Statements to micro-operations: inlining, control flow, attribution."""
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from cohsim.uops import Alu, Cond, Flag, Op
+from cohsim.workload import syntax as s
+from cohsim.workload.compiled import FieldRef
+from cohsim.workload.emit import INVERSE, Address, Emitter, Operand, OutOfRegisters
+from cohsim.workload.layout import StructLayout
+from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lowering, lower_primitive
+from cohsim.workload.operands import Bad, Frame, Operands
+from cohsim.workload.program import Program, suggest
+
+MAX_UOPS = 1_000_000        # an unrolled or deeply nested program beyond this is a mistake
+RELATIONS = {"==": Cond.EQ, "!=": Cond.NE, "<": Cond.LT, ">=": Cond.GE, "&": Cond.BITS}
+
+
+class TooLarge(Exception):
+    """The program grows beyond MAX_UOPS; reported."""
+
+
+class Builder:
+    """Emits the programs of a workload."""
+
+    def __init__(self, program: Program, structs: dict[str, StructLayout], low: Lowering, emitter: Emitter):
+        self.program = program
+        self.low = low
+        self.e = emitter
+        self.o = Operands(program, structs, emitter)
+        self.stack: list[str] = []
+        self.initially: dict[tuple[str, int, int], int] = {}    # lock words that start with a value: (object, offset, size)
+        self.assumptions: list[str] = []
+
+    # ---- programs
+    def path(self, name: str, pos: s.Pos, *, once: bool) -> int:
+        """Emit the program that runs path ``name``; returns its first row."""
+        start = len(self.e.rows)
+        path = self.program.paths.get(name)
+        if path is None:
+            self.program.problem(pos, f"unknown path {name!r}", suggest(name, self.program.paths))
+            return start
+        self.e.pos = path.pos
+        self.e.func = self.e.function(name)
+        frame = Frame(name, False, self.e.func)
+        top = self.e.label()
+        self.e.bind(top)
+        if not once:
+            self.e.add(Op.PACKET)
+        self.e.add(Op.ENTER)
+        self.body_of(path.body, frame)
+        self.e.pos = path.pos
+        if once:
+            self.e.add(Op.HALT)
+        else:
+            self.e.add(Op.DONE)
+            self.e.jump(top)
+        return start
+
+    def idle(self) -> int:
+        """Emit the program of a CPU that does nothing."""
+        self.e.func = self.e.function("idle")
+        self.e.add(Op.HALT)
+        return len(self.e.rows) - 1
+
+    def body_of(self, body: tuple[s.Statement, ...], frame: Frame) -> None:
+        """A whole function body: its labels, statements, and its end."""
+        frame.end = self.e.label()
+        self.collect_labels(body, frame)
+        self.statements(body, frame)
+        self.e.bind(frame.end)
+        self.e.release(*(r for n, r in frame.registers.items() if n not in frame.borrowed))
+
+    def collect_labels(self, body: tuple[Any, ...], frame: Frame) -> None:
+        for node in body:
+            if isinstance(node, s.Label):
+                if node.name in frame.labels:
+                    self.program.problem(node.pos, f"label {node.name!r} is defined twice in {frame.name}", "rename one")
+                frame.labels[node.name] = self.e.label()
+            elif isinstance(node, s.When):
+                self.collect_labels(node.body if self.program.env.holds(node) else node.orelse, frame)
+            elif isinstance(node, s.If):
+                self.collect_labels(node.body + node.orelse, frame)
+            elif isinstance(node, s.While) or (isinstance(node, s.Repeat) and not node.unrolled):
+                self.collect_labels(node.body, frame)
+
+    def statements(self, body: tuple[Any, ...], frame: Frame) -> None:
+        for node in body:
+            if not frame.library:
+                self.e.pos = node.pos
+            self.e.func = frame.func
+            if len(self.e.rows) > MAX_UOPS:
+                self.program.problem(node.pos, f"the program has more than {MAX_UOPS} micro-operations", "use 'repeat' instead of 'unroll' or 'x K'")
+                raise TooLarge
+            try:
+                getattr(self, "do_" + type(node).__name__)(node, frame)
+            except Bad:
+                continue
+            except OutOfRegisters:
+                self.program.problem(node.pos, "more than 16 registers are live here", "use fewer names, or split the function")
+
+    # ---- names
+    def target(self, frame: Frame, name: str, pos: s.Pos) -> int:
+        """Register a result goes to."""
+        taken = not frame.library and (name in self.program.params or name in self.program.objects) and name not in self.program.library
+        if name in frame.bindings or taken:
+            raise self.o.bad(pos, f"{name!r} is a parameter, param or object and cannot be assigned", "use another register name")
+        if name not in frame.registers:
+            frame.registers[name] = self.e.register()
+        return frame.registers[name]
+
+    def optional_target(self, frame: Frame, name: str | None, pos: s.Pos) -> int:
+        return -1 if name is None else self.target(frame, name, pos)
+
+    def label_of(self, frame: Frame, name: str, pos: s.Pos) -> int:
+        if name not in frame.labels:
+            raise self.o.bad(pos, f"unknown label {name!r} in {frame.name}", suggest(name, frame.labels))
+        return frame.labels[name]
+
+    # ---- plain statements
+    def do_Work(self, node: s.Work, frame: Frame) -> None:
+        total = self.program.int(node.instructions, node.pos)
+        accesses: list[tuple[float, int, Op, Address]] = []
+        for n, t in enumerate(node.traffic):
+            counts = ((Op.LOAD, self.program.int(t.loads, node.pos)), (Op.STORE, self.program.int(t.stores, node.pos)))
+            where = self.o.address(frame, t.range)
+            for op, count in counts:
+                accesses.extend(((k + 0.5) / count, 2 * n + (op == Op.STORE), op, where) for k in range(count))
+        accesses.sort(key=lambda x: x[:2])
+        rest = total - len(accesses)
+        if total < 0 or rest < 0:
+            raise self.o.bad(node.pos, f"work {total} has {len(accesses)} loads and stores", "N counts all instructions, loads and stores included")
+        done = 0
+        for i, (_, _, op, where) in enumerate(accesses):
+            until = rest * (i + 1) // (len(accesses) + 1)
+            self.e.work(until - done)
+            done = until
+            self.traffic(op, where, frame)
+        self.e.work(rest - done)
+
+    def traffic(self, op: Op, where: Address, frame: Frame) -> None:
+        """The next 8 bytes of a range, cyclically, from a start of the function's own."""
+        assert where.object is not None or where.areg >= 0
+        size = where.size or (self.o.object_size(where.object) - where.offset if where.object else 8)
+        words = max(1, size // 8)
+        key = f"{where.object}+{where.offset}:{size}"
+        word = frame.walk.get(key, zlib.crc32(f"{frame.name}/{where.object}".encode()) % words)
+        frame.walk[key] = (word + 1) % words
+        ref = where.ref or (FieldRef(where.object, "", where.offset, size) if where.object else None)
+        piece = Address(where.object, where.offset + 8 * word, min(8, size), ref, where.areg, where.dependent)
+        self.e.memory(op, piece)
+
+    def do_Load(self, node: s.Load, frame: Frame) -> None:
+        at = self.o.sized(frame, node.address, atomic=node.dst is not None)
+        dst = self.optional_target(frame, node.dst, node.pos)
+        for _ in range(self.times(node.times, node.pos)):
+            for shift, size in pieces(at.offset, at.size or 8):
+                row = self.e.memory(Op.LOAD, at, dst=dst, size=size, shift=shift)
+                if node.dependent:
+                    row.flags |= Flag.DEP
+
+    def do_Store(self, node: s.Store, frame: Frame) -> None:
+        at = self.o.sized(frame, node.address, atomic=node.value is not None)
+        value, temp = (Operand(0), -1) if node.value is None else self.o.value(frame, node.value)
+        for _ in range(self.times(node.times, node.pos)):
+            for shift, size in pieces(at.offset, at.size or 8):
+                self.e.memory(Op.STORE, at, value=value, size=size, shift=shift)
+        self.e.release(temp)
+
+    def times(self, value: s.Int, pos: s.Pos) -> int:
+        n = self.program.int(value, pos)
+        if n < 1 or n > 100_000:
+            raise self.o.bad(pos, f"{n} times", "a count is 1..100000")
+        return n
+
+    def do_Rmw(self, node: s.Rmw, frame: Frame) -> None:
+        at = self.o.sized(frame, node.address, atomic=True)
+        wanted = 2 if node.function == "cas" else 1
+        if node.function not in FUNCTIONS and node.function != "cas":
+            raise self.o.bad(node.pos, f"unknown rmw function {node.function!r}", suggest(node.function, [*FUNCTIONS, "cas"]))
+        if len(node.operands) != wanted:
+            raise self.o.bad(node.pos, f"rmw {node.function} takes {wanted} value(s) after the address, not {len(node.operands)}", "see docs/workload-language.md")
+        values = [self.o.value(frame, v) for v in node.operands]
+        dst = self.optional_target(frame, node.dst, node.pos)
+        if node.function == "cas":
+            self.low.cas(self.e, at, values[0][0], values[1][0], dst)
+        else:
+            self.low.rmw(self.e, FUNCTIONS[node.function], at, values[0][0], dst)
+        self.e.release(*(temp for _, temp in values))
+
+    def do_LoadLinked(self, node: s.LoadLinked, frame: Frame) -> None:
+        at = self.power_only(node, node.address, frame)
+        self.e.memory(Op.LL, at, dst=self.target(frame, node.dst, node.pos))
+
+    def do_StoreConditional(self, node: s.StoreConditional, frame: Frame) -> None:
+        at = self.power_only(node, node.address, frame)
+        value, temp = self.o.value(frame, node.value)
+        self.e.memory(Op.SC, at, value=value, dst=self.target(frame, node.dst, node.pos))
+        self.e.release(temp)
+
+    def power_only(self, node: s.Statement, address: s.Expr, frame: Frame) -> Address:
+        if self.low.name == "x86":
+            raise self.o.bad(node.pos, "x86 has no load-linked / store-conditional", "guard it with 'when isa power', or use rmw")
+        return self.o.sized(frame, address, atomic=True)
+
+    def do_Assign(self, node: s.Assign, frame: Frame) -> None:
+        self.o.compute(frame, node.value, self.target(frame, node.dst, node.pos))
+
+    def do_FenceStatement(self, node: s.FenceStatement, frame: Frame) -> None:
+        if node.kind not in FENCES:
+            raise self.o.bad(node.pos, f"unknown fence {node.kind!r}", suggest(node.kind, FENCES))
+        self.e.fence(FENCES[node.kind])
+
+    def do_Pause(self, node: s.Pause, frame: Frame) -> None:
+        self.e.add(Op.PAUSE, flags=int(Flag.HINT_LOW) if node.low else 0)
+
+    def do_Halt(self, node: s.Halt, frame: Frame) -> None:
+        self.e.add(Op.HALT)
+
+    def do_Assume(self, node: s.Assume, frame: Frame) -> None:
+        if node.text not in self.assumptions:
+            self.assumptions.append(node.text)
+
+    # ---- control flow
+    def condition(self, c: s.Condition, frame: Frame) -> tuple[Cond, int, Operand, tuple[int, ...]]:
+        """(condition, left register, right operand, registers to release); emits the comparison where it costs an instruction."""
+        left, temp = self.o.value(frame, c.left)
+        right, temp2 = self.o.value(frame, c.right)
+        relation = c.relation
+        free = (temp, temp2)
+        if left.reg < 0 or left.imm:
+            register = self.e.register()
+            self.e.move(register, left)
+            left, free = Operand(0, register), (*free, register)
+        by_flags = relation != "&" and right == Operand(0) and self.e.sets_condition(left.reg)
+        if self.e.compare_costs and not by_flags:
+            self.e.work(1)
+        if relation in (">", "<="):
+            if right.reg < 0:
+                cond, right = (Cond.GE if relation == ">" else Cond.LT), Operand(right.imm + 1)
+                return cond, left.reg, right, free
+            cond = Cond.LT if relation == ">" else Cond.GE
+            return cond, right.reg, left, free
+        cond = RELATIONS[relation]
+        return (INVERSE[cond] if c.negated else cond), left.reg, right, free
+
+    def do_If(self, node: s.If, frame: Frame) -> None:
+        cond, left, right, free = self.condition(node.condition, frame)
+        if node.goto is not None:
+            self.e.branch(cond, left, right, self.label_of(frame, node.goto, node.pos), taken=node.hint == "likely")
+            self.e.release(*free)
+            return
+        if node.body and isinstance(node.body[0], s.Return) and node.body[0].value is None and not node.orelse:
+            self.e.branch(cond, left, right, frame.end, taken=node.hint != "unlikely")
+            self.e.release(*free)
+            return
+        after = self.e.label()
+        self.e.branch(INVERSE[cond], left, right, after, taken=node.hint == "unlikely")
+        self.e.release(*free)
+        self.statements(node.body, frame)
+        if node.orelse:
+            end = self.e.label()
+            self.e.func = frame.func
+            self.e.jump(end)
+            self.e.bind(after)
+            self.statements(node.orelse, frame)
+            after = end
+        self.e.bind(after)
+
+    def do_While(self, node: s.While, frame: Frame) -> None:
+        end, top = self.e.label(), self.e.label()
+        cond, left, right, free = self.condition(node.condition, frame)
+        self.e.branch(INVERSE[cond], left, right, end)
+        self.e.release(*free)
+        self.e.bind(top)
+        outer, self.e.spin = self.e.spin, self.e.spin or node.spin
+        self.statements(node.body, frame)
+        self.e.func = frame.func
+        cond, left, right, free = self.condition(node.condition, frame)
+        self.e.branch(cond, left, right, top, taken=True)
+        self.e.release(*free)
+        self.e.spin = outer
+        self.e.bind(end)
+
+    def do_Repeat(self, node: s.Repeat, frame: Frame) -> None:
+        times = self.times(node.times, node.pos)
+        if node.unrolled:
+            for _ in range(times):
+                labels = dict(frame.labels)
+                self.collect_labels(node.body, frame)
+                self.statements(node.body, frame)
+                frame.labels = labels
+            return
+        counter, top = self.e.register(), self.e.label()
+        self.e.move(counter, Operand(times))
+        self.e.bind(top)
+        self.statements(node.body, frame)
+        self.e.func = frame.func
+        self.e.alu(Alu.SUB, counter, counter, Operand(1))
+        self.e.branch(Cond.NE, counter, Operand(0), top, taken=True)
+        self.e.release(counter)
+
+    def do_Label(self, node: s.Label, frame: Frame) -> None:
+        self.e.bind(frame.labels[node.name])
+
+    def do_Goto(self, node: s.Goto, frame: Frame) -> None:
+        self.e.jump(self.label_of(frame, node.name, node.pos))
+
+    def do_When(self, node: s.When, frame: Frame) -> None:
+        self.statements(node.body if self.program.env.holds(node) else node.orelse, frame)
+
+    def do_Return(self, node: s.Return, frame: Frame) -> None:
+        if node.value is not None and frame.dst >= 0:
+            self.o.compute(frame, node.value, frame.dst)
+        self.e.jump(frame.end)
+
+    # ---- primitives and calls
+    def do_Invoke(self, node: s.Invoke, frame: Frame) -> None:
+        if node.mode == "plain" and node.name in BARRIERS:
+            if node.args or node.dst:
+                raise self.o.bad(node.pos, f"{node.name} has no operands and no result", f"write {node.name}")
+            self.low.barrier(self.e, node.name)
+        elif node.mode == "plain" and node.name in PRIMITIVES:
+            self.primitive(node, frame)
+        else:
+            self.call(node, frame)
+
+    def primitive(self, node: s.Invoke, frame: Frame) -> None:
+        count, returns = PRIMITIVES[node.name]
+        if len(node.args) != count + 1:
+            raise self.o.bad(node.pos, f"{node.name} takes an address and {count} value(s), not {len(node.args)} operand(s)", "see docs/workload-language.md")
+        if node.dst and not returns:
+            raise self.o.bad(node.pos, f"{node.name} has no result", f"use {node.name}_return" if node.name + "_return" in PRIMITIVES else "drop 'r ='")
+        at = self.o.sized(frame, node.args[0], atomic=True)
+        values = [self.o.value(frame, v) for v in node.args[1:]]
+        if node.name.endswith("_bit"):
+            bit = values[0][0]
+            if bit.reg >= 0 or not 0 <= bit.imm < 8 * (at.size or 8):
+                raise self.o.bad(node.pos, f"bit number outside 0..{8 * (at.size or 8) - 1}", "a bit number is a constant inside the word")
+        dst = self.optional_target(frame, node.dst, node.pos)
+        lower_primitive(self.e, self.low, node.name, at, [v for v, _ in values], dst)
+        self.e.release(*(temp for _, temp in values))
+
+    def call(self, node: s.Invoke, frame: Frame) -> None:
+        function = self.program.functions.get(node.name)
+        if function is None:
+            known = [*self.program.functions, *PRIMITIVES, *BARRIERS] if node.mode == "plain" else list(self.program.functions)
+            what = "statement or function" if node.mode == "plain" else "function"
+            raise self.o.bad(node.pos, f"unknown {what} {node.name!r}", suggest(node.name, known))
+        if node.name in self.stack:
+            cycle = " -> ".join([*self.stack[self.stack.index(node.name):], node.name])
+            raise self.o.bad(node.pos, f"functions call each other without end: {cycle}", "calls are inlined; break the cycle")
+        if len(node.args) != len(function.parameters):
+            raise self.o.bad(node.pos, f"{node.name} takes {len(function.parameters)} argument(s), not {len(node.args)}", "see its definition")
+        inner = Frame(node.name, function.name in self.program.library, frame.func if node.mode == "inline" else self.e.function(node.name))
+        temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)]
+        self.result_register(inner, node, function, frame)
+        if node.mode != "inline":
+            self.e.func = inner.func
+            self.e.add(Op.ENTER)
+        self.stack.append(node.name)
+        position, spin = self.e.pos, self.e.spin
+        returned = _ends_with_return(function.body)
+        self.body_of(function.body, inner)
+        if returned:
+            self.drop_last_jump(inner)
+        self.stack.pop()
+        self.e.pos, self.e.spin = position, spin
+        self.e.func = frame.func
+        self.e.release(*temps)
+
+    def bind(self, inner: Frame, parameter: s.Parameter, arg: s.Expr, frame: Frame) -> int:
+        """Give a parameter its meaning; returns a register to release or -1."""
+        is_address = isinstance(arg.first, s.Deref | s.Arrow)
+        if isinstance(arg.first, s.Ref):
+            is_address = isinstance(self.o.lookup(frame, arg.first.name, arg.pos), Address)
+        if not is_address:
+            value, temp = self.o.value(frame, arg)
+            inner.bindings[parameter.name] = value
+            return temp
+        at = self.o.address(frame, arg)
+        inner.bindings[parameter.name] = at
+        if parameter.initially is not None and at.object and at.areg < 0 and at.size:
+            self.initially.setdefault((at.object, at.offset, min(at.size, 8)), self.program.int(parameter.initially, arg.pos))
+        return -1
+
+    def result_register(self, inner: Frame, node: s.Invoke, function: s.Function, frame: Frame) -> None:
+        """Let ``return r`` compute r where the caller wants it, so that returning costs no move."""
+        if node.dst is None:
+            return
+        if not _has_return_value(function.body):
+            raise self.o.bad(node.pos, f"{node.name} returns no value", f"add 'return VALUE' to it, or drop '{node.dst} ='")
+        inner.dst = self.target(frame, node.dst, node.pos)
+        names = _returned_names(function.body)
+        used = {b.reg for b in inner.bindings.values() if isinstance(b, Operand)} | {b.areg for b in inner.bindings.values() if isinstance(b, Address)}
+        if len(names) == 1 and inner.dst not in used:
+            name = names.pop()
+            if name and name not in inner.bindings and name not in self.program.params:
+                inner.registers[name] = inner.dst
+                inner.borrowed.add(name)
+
+    def drop_last_jump(self, inner: Frame) -> None:
+        """A ``return`` at the end of the body jumps to the next instruction: remove it."""
+        last = len(self.e.rows) - 1
+        if last >= 0 and self.e.rows[last].op == Op.BR and self.e.rows[last].target == inner.end and self.e.rows[last].fn == Cond.ALWAYS:
+            if any(at == last for at in self.e.labels):
+                return                                    # something jumps to the jump itself
+            del self.e.rows[last]
+            self.e.labels = [last if at == last + 1 else at for at in self.e.labels]
+
+
+def pieces(offset: int, size: int) -> list[tuple[int, int]]:
+    """(shift, size) of the naturally aligned accesses of at most 8 bytes that cover a range."""
+    result, at = [], 0
+    while at < size:
+        width = 8
+        while width > size - at or (offset + at) % width:
+            width //= 2
+        result.append((at, width))
+        at += width
+    return result
+
+
+def _walk(body: tuple[Any, ...]) -> list[Any]:
+    nodes: list[Any] = []
+    for node in body:
+        nodes.append(node)
+        nodes.extend(_walk(getattr(node, "body", ())))
+        nodes.extend(_walk(getattr(node, "orelse", ())))
+    return nodes
+
+
+def _ends_with_return(body: tuple[Any, ...]) -> bool:
+    last = body[-1] if body else None
+    if isinstance(last, s.When):
+        return _ends_with_return(last.body) or _ends_with_return(last.orelse)
+    return isinstance(last, s.Return)
+
+
+def _has_return_value(body: tuple[Any, ...]) -> bool:
+    return any(isinstance(n, s.Return) and n.value is not None for n in _walk(body))
+
+
+def _returned_names(body: tuple[Any, ...]) -> set[str | None]:
+    """Names that are returned as they are; None stands for any other returned value."""
+    names: set[str | None] = set()
+    for n in _walk(body):
+        if isinstance(n, s.Return) and n.value is not None:
+            plain = isinstance(n.value.first, s.Ref) and not n.value.rest and "." not in n.value.first.name
+            names.add(n.value.first.name if plain and isinstance(n.value.first, s.Ref) else None)
+    return names

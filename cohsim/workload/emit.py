@@ -1,0 +1,201 @@
+"""Growing micro-operation programs: rows with symbolic objects and labels, made real at the end."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cohsim.uops import REGISTERS, UOP, Alu, Cond, Fence, Flag, Op
+from cohsim.workload.compiled import FieldRef
+from cohsim.workload.layout import LINE_BYTES, Placed, StructLayout
+from cohsim.workload.program import Program
+from cohsim.workload.syntax import Pos
+
+INVERSE = {Cond.EQ: Cond.NE, Cond.NE: Cond.EQ, Cond.LT: Cond.GE, Cond.GE: Cond.LT, Cond.LTU: Cond.GEU, Cond.GEU: Cond.LTU,
+           Cond.BITS: Cond.NOBITS, Cond.NOBITS: Cond.BITS}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """``imm + registers[reg]``; reg -1 for a constant."""
+
+    imm: int = 0
+    reg: int = -1
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a memory operation goes, before placement. ``object`` is None for a pointer in a register."""
+
+    object: str | None
+    offset: int
+    size: int | None              # None: not said yet (a whole object)
+    ref: FieldRef | None = None
+    areg: int = -1
+    dependent: bool = False
+    layout: StructLayout | None = None   # of a whole object, so that a field can still be chosen
+
+
+class OutOfRegisters(Exception):
+    """More than REGISTERS values are live."""
+
+
+@dataclass
+class Row:
+    """One micro-op; ``target`` is a label, ``object`` is resolved by placement."""
+
+    op: Op
+    fn: int = 0
+    flags: int = 0
+    size: int = 0
+    dst: int = -1
+    a: int = -1
+    b: int = -1
+    areg: int = -1
+    func: int = 0
+    prim: int = -1
+    field: int = -1
+    target: int = -1
+    line_no: int = 0
+    imm: int = 0
+    object: str | None = None
+    offset: int = 0
+    takes_address: bool = False   # imm is the address of object + offset
+    pos: Pos | None = None
+
+
+@dataclass
+class Emitter:
+    """Rows of all programs of a workload, with the tables they index."""
+
+    rows: list[Row] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)            # label -> row, -1 while unbound
+    func_names: list[str] = field(default_factory=list)
+    prim_names: list[str] = field(default_factory=list)
+    fields: list[FieldRef] = field(default_factory=list)
+    free: list[int] = field(default_factory=lambda: list(range(REGISTERS)))
+    func: int = 0
+    prim: int = -1
+    spin: bool = False
+    pos: Pos = Pos("", 0, 0)
+    compare_costs: bool = False                                # a comparison is an instruction of its own (Power)
+    _label_at: int = -1                                        # latest row a label points to
+    _field_index: dict[FieldRef, int] = field(default_factory=dict)
+    _names: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    # ---- tables
+    def function(self, name: str) -> int:
+        return self._name("f", self.func_names, name)
+
+    def primitive(self, name: str) -> int:
+        return self._name("p", self.prim_names, name)
+
+    def _name(self, kind: str, names: list[str], name: str) -> int:
+        if (kind, name) not in self._names:
+            self._names[kind, name] = len(names)
+            names.append(name)
+        return self._names[kind, name]
+
+    def field_index(self, ref: FieldRef | None) -> int:
+        if ref is None:
+            return -1
+        if ref not in self._field_index:
+            self._field_index[ref] = len(self.fields)
+            self.fields.append(ref)
+        return self._field_index[ref]
+
+    # ---- registers
+    def register(self) -> int:
+        if not self.free:
+            raise OutOfRegisters
+        return self.free.pop(0)
+
+    def release(self, *registers: int) -> None:
+        for r in registers:
+            if r >= 0:
+                self.free.append(r)
+        self.free.sort()
+
+    # ---- rows
+    def add(self, op: Op, **values: object) -> Row:
+        row = Row(op, func=self.func, prim=self.prim, line_no=self.pos.line, pos=self.pos)
+        for name, value in values.items():
+            setattr(row, name, value)
+        if self.spin:
+            row.flags |= Flag.SPIN
+        self.rows.append(row)
+        return row
+
+    def memory(self, op: Op, address: Address, *, dst: int = -1, value: Operand = Operand(), fn: int = 0, a: int = -1,
+               size: int | None = None, shift: int = 0) -> Row:
+        """A memory operation; ``shift`` and ``size`` choose a piece of the address."""
+        flags = Flag.DEP if address.dependent or address.areg >= 0 else 0
+        return self.add(op, fn=fn, flags=int(flags), size=size or address.size or 8, dst=dst, a=a, b=value.reg, imm=value.imm,
+                        areg=address.areg, field=self.field_index(address.ref), object=address.object, offset=address.offset + shift)
+
+    def work(self, instructions: int) -> None:
+        if instructions > 0:
+            self.add(Op.WORK, imm=instructions)
+
+    def alu(self, fn: Alu, dst: int, a: int, value: Operand) -> None:
+        self.add(Op.ALU, fn=fn, dst=dst, a=a, b=value.reg, imm=value.imm)
+
+    def move(self, dst: int, value: Operand) -> None:
+        self.alu(Alu.XCHG, dst, -1, value)
+
+    def fence(self, kind: Fence) -> None:
+        self.add(Op.FENCE, imm=kind)
+
+    # ---- control flow
+    def label(self) -> int:
+        self.labels.append(-1)
+        return len(self.labels) - 1
+
+    def bind(self, label: int) -> None:
+        self.labels[label] = self._label_at = len(self.rows)
+
+    def jump(self, label: int) -> None:
+        self.add(Op.BR, fn=Cond.ALWAYS, target=label, flags=int(Flag.PRED_TAKEN))
+
+    def branch(self, cond: Cond, a: int, value: Operand, label: int, *, taken: bool = False) -> None:
+        """Conditional branch without a comparison of its own."""
+        self.add(Op.BR, fn=cond, a=a, b=value.reg, imm=value.imm, target=label, flags=int(Flag.PRED_TAKEN) if taken else 0)
+
+    def sets_condition(self, register: int) -> bool:
+        """The instruction just before leaves the comparison of ``register`` with 0 behind (record form, flags, stwcx.)."""
+        if not self.rows or self._label_at == len(self.rows):
+            return False
+        last = self.rows[-1]
+        return last.op in (Op.ALU, Op.SC) and last.dst == register
+
+    # ---- the end
+    def used_objects(self) -> set[str]:
+        return {row.object for row in self.rows if row.object}
+
+    def finish(self, program: Program, objects: dict[str, Placed]) -> np.ndarray:
+        """UOP array with real addresses and branch targets; accesses that cross a line are reported."""
+        table = np.zeros(len(self.rows), UOP)
+        for i, row in enumerate(self.rows):
+            out = table[i]
+            for name in ("op", "fn", "flags", "size", "dst", "a", "b", "areg", "func", "prim", "field", "line_no", "imm"):
+                out[name] = getattr(row, name)
+            out["target"] = self.labels[row.target] if row.target >= 0 else -1
+            if row.object and row.object in objects:
+                item = objects[row.object]
+                if row.takes_address:
+                    out["imm"] = item.base + row.offset
+                    continue
+                out["base"] = item.base + row.offset
+                out["stride"] = item.stride
+                out["slot"] = item.slot
+                self._check_line(program, row, item)
+            elif row.op in (Op.LOAD, Op.STORE, Op.RMW, Op.LL, Op.SC):
+                out["base"] = row.offset
+        return table
+
+    def _check_line(self, program: Program, row: Row, item: Placed) -> None:
+        for instance in range(min(2, item.instances)):
+            start = (item.base + instance * item.stride + row.offset) % LINE_BYTES
+            if row.areg < 0 and start + row.size > LINE_BYTES:
+                program.problem(row.pos or "", f"{row.size} bytes at {item.name}+{row.offset} cross a cache line", "move the field, or access its parts")
+                return

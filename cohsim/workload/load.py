@@ -1,0 +1,157 @@
+"""Load a workload: text to :class:`CompiledWorkload`."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from cohsim.datafiles import find_data
+from cohsim.errors import Problem, WorkloadError
+from cohsim.workload import syntax as s
+from cohsim.workload.build import Builder, TooLarge
+from cohsim.workload.compiled import CompiledWorkload
+from cohsim.workload.emit import Emitter
+from cohsim.workload.layout import Layouter, Placed, initial_memory
+from cohsim.workload.lower import lowering
+from cohsim.workload.parse import parse_text, read_text
+from cohsim.workload.program import Program, resolve
+from cohsim.workload.run_block import RunPlan, plan
+
+LIBRARY = Path(__file__).with_name("sync.trace")
+ISAS = ("x86", "power")
+SUFFIX = ".trace"
+
+
+@dataclass
+class Compilation:
+    """A compiled workload with what `trace info` shows besides."""
+
+    workload: CompiledWorkload
+    program: Program
+    objects: dict[str, Placed]
+    plan: RunPlan
+
+
+@cache
+def library() -> tuple[s.Statement, ...]:
+    """The bundled synchronisation library."""
+    return parse_text(read_text(LIBRARY), LIBRARY.name)
+
+
+def load_workload(name_or_path: str, *, isa: str, cpus: int, variants: tuple[str, ...] = (), layouts: tuple[str, ...] = (),
+                  kernel: str | None = None) -> CompiledWorkload:
+    """Read, place and lower a workload for ``cpus`` CPUs of instruction set ``isa`` ("x86" or "power").
+
+    ``layouts`` are options as in docs/workload-language.md; ``kernel`` overrides the file's kernel version.
+    Raises WorkloadError with every problem found.
+    """
+    path = find_data("workloads", name_or_path, SUFFIX)
+    return compile_text(read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel).workload
+
+
+def compile_text(text: str, file: str, *, isa: str, cpus: int, variants: tuple[str, ...] = (), layouts: tuple[str, ...] = (),
+                 kernel: str | None = None) -> Compilation:
+    """Compile workload text; ``file`` names it in messages. Raises WorkloadError."""
+    check_arguments(isa, cpus, kernel)
+    program = resolve(parse_text(text, file), library(), isa=isa, cpus=cpus, variants=tuple(variants), kernel=kernel)
+    layouter = Layouter(program)
+    for line in program.layouts:
+        layouter.apply(line.option, line.pos)
+    for option in layouts:
+        layouter.apply(option, "--layout")
+    for name, scope in layouter.scopes.items():
+        node = program.objects[name]
+        program.objects[name] = s.Object(node.pos, name, node.struct, node.size, scope, node.options, node.at, node.init)
+    check_objects(program)
+    run = plan(program)
+    emitter = Emitter(compare_costs=isa == "power")
+    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel), emitter)
+    entry = emit_programs(builder, run)
+    user = {n for n in program.objects if n not in program.library}
+    names = with_neighbours(program, user | emitter.used_objects() | set(builder.o.pointers.values()))
+    objects = layouter.place(names, {"per-cpu": cpus, "per-queue": cpus, "per-flow": run.flows}, run.pool)
+    memory = memory_words(builder, objects)
+    uops = emitter.finish(program, objects)
+    if program.problems:
+        raise WorkloadError(program.problems)
+    workload = CompiledWorkload(
+        name=Path(file).stem, text=text, isa=isa, cpus=cpus, variants=tuple(variants), uops=uops, entry=np.array(entry, np.int32),
+        func_names=emitter.func_names, prim_names=emitter.prim_names, fields=emitter.fields,
+        objects=[o.compiled() for o in objects.values()], memory=memory, source=run.source, warmup_ns=run.warmup_ns,
+        measure_ns=run.measure_ns, assumptions=[*program.assumptions, *builder.assumptions])
+    return Compilation(workload, program, objects, run)
+
+
+def check_arguments(isa: str, cpus: int, kernel: str | None) -> None:
+    """Raise WorkloadError for an unknown instruction set, CPU count or version."""
+    problems = []
+    if isa not in ISAS:
+        problems.append(Problem("isa", f"unknown instruction set {isa!r}", "use " + " or ".join(ISAS)))
+    if cpus < 1:
+        problems.append(Problem("--cpus", f"{cpus} CPUs", "give at least 1"))
+    if kernel is not None and not all(part.isdigit() for part in kernel.split(".")):
+        problems.append(Problem("--kernel", f"{kernel!r} is not a version", "write it as 3.12"))
+    if problems:
+        raise WorkloadError(problems)
+
+
+def check_objects(program: Program) -> None:
+    """Known structs and sensible options."""
+    from cohsim.workload.program import suggest
+    for node in program.objects.values():
+        if node.struct is not None and node.struct not in program.structs:
+            program.problem(node.pos, f"object {node.name!r} has unknown struct {node.struct!r}", suggest(node.struct, program.structs))
+        if "pool" in node.options and node.scope not in ("per-packet", "per-iteration"):
+            program.problem(node.pos, f"object {node.name!r} is {node.scope} and has a pool", "a pool is for per-packet and per-iteration objects")
+        if "stride" in node.options and node.scope == "shared":
+            program.problem(node.pos, f"object {node.name!r} is shared and has a stride", "a stride is the distance of instances")
+
+
+def emit_programs(builder: Builder, run: RunPlan) -> list[int]:
+    """Emit each different program once; returns the entry of every CPU."""
+    entries: dict[tuple[str | None, bool], int] = {}
+    for task in run.tasks:
+        key = (task.path, task.once)
+        if key not in entries:
+            try:
+                entries[key] = builder.idle() if task.path is None else builder.path(task.path, task.pos, once=task.once)
+            except TooLarge:
+                entries[key] = 0
+    return [entries[task.path, task.once] for task in run.tasks]
+
+
+def with_neighbours(program: Program, names: Iterable[str]) -> set[str]:
+    """The objects, and those they are placed at or point to."""
+    result: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        node = program.objects.get(name)
+        if name in result or node is None:
+            continue
+        result.add(name)
+        todo += [node.at[0]] if node.at else []
+        todo += [i.address.partition(".")[0] for i in node.init if i.address]
+    return result
+
+
+def memory_words(builder: Builder, objects: dict[str, Placed]) -> list[tuple[int, int, int]]:
+    """Initial memory: what ``init`` says, hidden pointers, and lock words that start unlocked."""
+    words = {address: (address, size, value) for address, size, value in initial_memory(builder.program, objects)}
+    for hidden, target in builder.o.pointers.items():
+        pointer, item = objects[hidden], objects[target]
+        table = pointer.scope == "shared"
+        for i in range(item.instances if table else pointer.instances):
+            address = pointer.base + (8 * i if table else i * pointer.stride)
+            words[address] = (address, 8, item.base + i * item.stride)
+    for (name, offset, size), value in builder.initially.items():
+        placed = objects.get(name)
+        for i in range(placed.instances if placed else 0):
+            assert placed is not None
+            address = placed.base + i * placed.stride + offset
+            if value:
+                words.setdefault(address, (address, size, value))
+    return list(words.values())

@@ -1,0 +1,256 @@
+"""Names and expressions of statements: registers, constants and addresses."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cohsim.uops import Alu, Op
+from cohsim.workload import syntax as s
+from cohsim.workload.compiled import FieldRef
+from cohsim.workload.emit import Address, Emitter, Operand
+from cohsim.workload.layout import StructLayout
+from cohsim.workload.program import Program, suggest
+
+OPERATORS = {"+": Alu.ADD, "-": Alu.SUB, "&": Alu.AND, "|": Alu.OR, "^": Alu.XOR, "<<": Alu.SHL, ">>": Alu.SHR}
+SELF_POINTER = "ptr("      # hidden per-instance word holding the address of the instance
+POINTER_TABLE = "ptrs("    # hidden shared table of the addresses of all instances
+
+
+class Bad(Exception):
+    """The statement is wrong and has been reported."""
+
+
+@dataclass
+class Frame:
+    """One inlined call: its names are its own."""
+
+    name: str
+    library: bool
+    func: int
+    bindings: dict[str, Address | Operand] = field(default_factory=dict)
+    registers: dict[str, int] = field(default_factory=dict)
+    borrowed: set[str] = field(default_factory=set)     # registers that belong to the caller
+    labels: dict[str, int] = field(default_factory=dict)
+    label_pos: dict[str, s.Pos] = field(default_factory=dict)
+    end: int = -1                                       # label behind the body
+    dst: int = -1                                       # register for the returned value
+    walk: dict[str, int] = field(default_factory=dict)  # next byte of `work … in RANGE`
+
+
+class Operands:
+    """Evaluates expressions in a frame. Reports through the program and raises Bad."""
+
+    def __init__(self, program: Program, structs: dict[str, StructLayout], emitter: Emitter):
+        self.program = program
+        self.structs = structs
+        self.e = emitter
+        self.pointers: dict[str, str] = {}              # hidden object -> object it points to
+
+    def bad(self, pos: s.Pos, what: str, remedy: str = "") -> Bad:
+        self.program.problem(pos, what, remedy)
+        return Bad()
+
+    def object_layout(self, name: str) -> StructLayout | None:
+        struct = self.program.objects[name].struct
+        return self.structs.get(struct) if struct else None
+
+    def object_size(self, name: str) -> int:
+        node = self.program.objects[name]
+        layout = self.object_layout(name)
+        return self.program.int(node.size, node.pos) if node.size is not None else layout.size if layout else 8
+
+    # ---- addresses
+    def whole(self, name: str) -> Address:
+        return Address(name, 0, None, None, layout=self.object_layout(name))
+
+    def select(self, base: Address, path: str, pos: s.Pos) -> Address:
+        """Field ``path`` of a whole object."""
+        if base.object is None or base.ref is not None:
+            raise self.bad(pos, f"a field cannot be taken of .{path} here", "take it of an object")
+        if base.layout is None:
+            raise self.bad(pos, f"object {base.object!r} is plain bytes and has no field {path!r}", "write OBJECT+OFFSET:SIZE, or give it a struct")
+        if path not in base.layout.fields:
+            raise self.bad(pos, f"struct {base.layout.name} has no field {path!r}", suggest(path, base.layout.fields))
+        offset, size = base.layout.fields[path]
+        return Address(base.object, base.offset + offset, size, FieldRef(base.object, path, base.offset + offset, size), base.areg, base.dependent)
+
+    def lookup(self, frame: Frame, name: str, pos: s.Pos) -> Address | Operand:
+        """What a name means in a frame."""
+        head, _, path = name.partition(".")
+        found = frame.bindings.get(head)
+        if found is None and head in frame.registers:
+            found = Operand(0, frame.registers[head])
+        if found is None and not path and head in self.program.params:
+            found = Operand(self.program.int(head, pos))
+        if found is None and head in self.program.objects:
+            found = self.whole(head)
+        if found is None:
+            known = [*frame.bindings, *frame.registers, *self.program.objects, *self.program.params]
+            raise self.bad(pos, f"unknown object, register or param {head!r}", suggest(head, [k for k in known if k not in self.program.library or k == "this_cpu"]))
+        if path:
+            if isinstance(found, Operand):
+                raise self.bad(pos, f"{head!r} is a value, not an object", f"a pointer is written {head}->STRUCT.FIELD")
+            return self.select(found, path, pos)
+        return found
+
+    def address(self, frame: Frame, e: s.Expr) -> Address:
+        """Address named by an expression, size not yet required."""
+        if isinstance(e.first, s.Deref):
+            base = self.pointer(frame, e.first)
+        elif isinstance(e.first, s.Arrow):
+            base = self.arrow(frame, e.first, e.pos)
+        elif isinstance(e.first, s.Ref):
+            found = self.lookup(frame, e.first.name, e.pos)
+            if isinstance(found, Operand):
+                raise self.bad(e.pos, f"{e.first.name!r} is a value, not an address", f"memory at the address in a register is written [{e.first.name}]:SIZE")
+            base = found
+        else:
+            raise self.bad(e.pos, "an address is expected", "write OBJECT.FIELD, OBJECT+OFFSET:SIZE, [register]:SIZE or register->STRUCT.FIELD")
+        offset, areg = base.offset, base.areg
+        for op, atom in e.rest:
+            value = self.atom(frame, atom, e.pos)
+            if op not in ("+", "-") or (op == "-" and value.reg >= 0):
+                raise self.bad(e.pos, f"operator {op!r} in an address", "an address is a base plus offsets")
+            offset += -value.imm if op == "-" else value.imm
+            if value.reg >= 0 and areg >= 0:
+                raise self.bad(e.pos, "an address uses two registers", "add them in a statement of their own")
+            areg = value.reg if value.reg >= 0 else areg
+        size = self.program.int(e.size, e.pos) if e.size is not None else base.size if not e.rest or base.ref else None
+        result = Address(base.object, offset, size, base.ref, areg, base.dependent, None if e.rest else base.layout)
+        self.check_bounds(result, e)
+        return self.anonymous(result)
+
+    def check_bounds(self, a: Address, e: s.Expr) -> None:
+        if a.size is not None and a.size <= 0:
+            raise self.bad(e.pos, f"an access of {a.size} bytes", "a size is above 0")
+        if a.object is None:
+            return
+        limit = self.object_size(a.object)
+        if a.offset < 0 or a.offset + (a.size or 1) > limit:
+            raise self.bad(e.pos, f"bytes {a.offset}..{a.offset + (a.size or 1) - 1} are outside object {a.object!r} of {limit} bytes", "check offset and size")
+
+    @staticmethod
+    def anonymous(a: Address) -> Address:
+        """Give a range without a field a name of its own for attribution."""
+        if a.object is None or a.ref is not None or a.size is None:
+            return a
+        return Address(a.object, a.offset, a.size, FieldRef(a.object, "", a.offset, a.size), a.areg, a.dependent, a.layout)
+
+    def pointer(self, frame: Frame, atom: s.Deref) -> Address:
+        inner = atom.inner
+        value = self.atom(frame, inner.first, inner.pos)
+        offset = value.imm
+        for op, extra in inner.rest:
+            more = self.atom(frame, extra, inner.pos)
+            if op not in ("+", "-") or more.reg >= 0:
+                raise self.bad(inner.pos, "an address in brackets is a register plus constants", "write [reg+8]:8")
+            offset += more.imm if op == "+" else -more.imm
+        return Address(None, offset, None, None, value.reg, True)
+
+    def arrow(self, frame: Frame, atom: s.Arrow, pos: s.Pos) -> Address:
+        value = self.lookup(frame, atom.register, pos)
+        if not isinstance(value, Operand) or value.reg < 0:
+            raise self.bad(pos, f"{atom.register!r} is not a register with a pointer", "write REGISTER->STRUCT.FIELD")
+        struct, _, path = atom.path.partition(".")
+        layout = self.structs.get(struct)
+        if layout is None:
+            raise self.bad(pos, f"unknown struct {struct!r}", suggest(struct, self.structs))
+        if path not in layout.fields:
+            raise self.bad(pos, f"struct {struct} has no field {path!r}", suggest(path, layout.fields))
+        offset, size = layout.fields[path]
+        return Address(None, offset, size, None, value.reg, True)
+
+    def sized(self, frame: Frame, e: s.Expr, *, atomic: bool = False) -> Address:
+        """Address of an access; its size must be known, and be one register wide where ``atomic``."""
+        a = self.address(frame, e)
+        if a.size is None:
+            raise self.bad(e.pos, "the size of the access is not known", "write OBJECT+OFFSET:SIZE, or name a field")
+        if atomic and a.size not in (1, 2, 4, 8):
+            raise self.bad(e.pos, f"{a.size} bytes are not 1, 2, 4 or 8", "choose a part, as in X+0:4")
+        return a
+
+    # ---- values
+    def atom(self, frame: Frame, atom: s.Atom, pos: s.Pos) -> Operand:
+        """A constant or a register."""
+        if isinstance(atom, s.Num):
+            return Operand(atom.value)
+        if isinstance(atom, s.Ref):
+            found = self.lookup(frame, atom.name, pos)
+            if isinstance(found, Operand):
+                return found
+            raise self.bad(pos, f"{atom.name!r} is an address where a value is expected", f"load it first: r = load {atom.name}; its address is addr {atom.name}")
+        raise self.bad(pos, "a register or a constant is expected", "use a statement of its own")
+
+    def value(self, frame: Frame, e: s.Expr) -> tuple[Operand, int]:
+        """(operand, register to release or -1); computes what is not a plain operand."""
+        if e.size is not None:
+            raise self.bad(e.pos, "a value has no access size", "load it first")
+        if not e.rest and not isinstance(e.first, s.AddrOf):
+            return self.atom(frame, e.first, e.pos), -1
+        temp = self.e.register()
+        self.compute(frame, e, temp)
+        return Operand(0, temp), temp
+
+    def compute(self, frame: Frame, e: s.Expr, dst: int) -> None:
+        """``dst`` <- expression, one ALU instruction per operator."""
+        if e.size is not None:
+            raise self.bad(e.pos, "a value has no access size", "write r = load ADDR")
+        if isinstance(e.first, s.AddrOf):
+            self.take_address(frame, e.first, e.pos, dst)
+            left = Operand(0, dst)
+        else:
+            left = self.atom(frame, e.first, e.pos)
+        if not e.rest:
+            if left.reg != dst:
+                self.e.move(dst, left)
+            return
+        for op, atom in e.rest:
+            right = self.atom(frame, atom, e.pos)
+            if left.reg < 0 or left.imm:
+                if right.reg == dst:
+                    raise self.bad(e.pos, f"a constant stands left of {op!r}", "put the register first, or use another register")
+                self.e.move(dst, left)
+                left = Operand(0, dst)
+            self.e.alu(OPERATORS[op], dst, left.reg, right)
+            left = Operand(0, dst)
+
+    def take_address(self, frame: Frame, atom: s.AddrOf, pos: s.Pos, dst: int) -> None:
+        """Address of this CPU's (packet's, …) instance: a constant, or base register plus a per-CPU offset loaded from memory as kernels do."""
+        found = self.lookup(frame, atom.name, pos)
+        if isinstance(found, Operand):
+            raise self.bad(pos, f"{atom.name!r} is a value", "take the address of an object")
+        if found.object is None:
+            raise self.bad(pos, "this is already an address in a register", "add the offset to it")
+        scope = self.program.objects[found.object].scope
+        if atom.index is not None:
+            self.indexed_address(frame, atom, found, pos, dst)
+        elif scope == "shared":
+            self.e.add(Op.ALU, fn=Alu.XCHG, dst=dst, object=found.object, offset=found.offset, takes_address=True)
+        else:
+            hidden = f"{SELF_POINTER}{found.object})"
+            self.hidden_object(hidden, found.object, scope, 8, pos)
+            self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8)), dst=dst)
+            if found.offset:
+                self.e.alu(Alu.ADD, dst, dst, Operand(found.offset))
+
+    def indexed_address(self, frame: Frame, atom: s.AddrOf, found: Address, pos: s.Pos, dst: int) -> None:
+        """``addr OBJECT[reg]``: instance number in a register, through a table as ``per_cpu_ptr`` does."""
+        index = self.lookup(frame, atom.index or "", pos)
+        if not isinstance(index, Operand) or index.reg < 0:
+            raise self.bad(pos, f"{atom.index!r} is not a register", "the index of addr OBJECT[reg] is a register")
+        assert found.object is not None
+        hidden = f"{POINTER_TABLE}{found.object})"
+        self.hidden_object(hidden, found.object, "shared", 8 * max(1, self.program.env.cpus), pos)
+        temp = self.e.register()
+        self.e.alu(Alu.SHL, temp, index.reg, Operand(3))
+        self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * max(1, self.program.env.cpus)), temp, True), dst=dst)
+        self.e.release(temp)
+        if found.offset:
+            self.e.alu(Alu.ADD, dst, dst, Operand(found.offset))
+
+    def hidden_object(self, hidden: str, target: str, scope: str, size: int, pos: s.Pos) -> None:
+        if scope == "shared" and self.program.objects[target].scope not in ("per-cpu", "per-queue"):
+            raise self.bad(pos, f"object {target!r} is {self.program.objects[target].scope}", "addr OBJECT[reg] is for per-cpu objects")
+        if hidden not in self.program.objects:
+            options = {"pool": self.program.objects[target].options["pool"]} if "pool" in self.program.objects[target].options else {}
+            self.program.objects[hidden] = s.Object(pos, hidden, None, size, scope, options)
+        self.pointers[hidden] = target

@@ -1,0 +1,178 @@
+"""analysis/ipv6_scaling.py: comparison, output files, and the command as a user runs it."""
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import matplotlib.image
+import pytest
+from synthetic import result
+
+import cohsim
+from cohsim.results.hdf5 import write_result
+
+ANALYSIS = Path(__file__).resolve().parent.parent / "analysis"
+SCRIPT = ANALYSIS / "ipv6_scaling.py"
+
+
+@pytest.fixture(scope="module")
+def scaling() -> ModuleType:
+    sys.path.insert(0, str(ANALYSIS))
+    try:
+        import ipv6_scaling
+        return ipv6_scaling
+    finally:
+        sys.path.remove(str(ANALYSIS))
+
+
+@pytest.fixture(scope="module")
+def published(scaling: ModuleType) -> ModuleType:
+    return scaling.published
+
+
+def summary(cpus: int, gbps: float, functions: dict[str, float], primitives: dict[str, float]) -> dict[str, Any]:
+    return {"cpus": cpus, "cpu": None, "throughput_bps": gbps * 1e9, "assumptions": ["one destination"],
+            "functions": [{"name": n, "share": s} for n, s in functions.items()],
+            "primitives": [{"name": n, "share": s} for n, s in primitives.items()]}
+
+
+@pytest.fixture
+def summaries() -> dict[int, dict[str, Any]]:
+    return {8: summary(8, 2.0, {}, {}),
+            16: summary(16, 3.63, {"ip6_pol_route": 0.20, "dst_release": 0.15, "ipv6_rcv": 0.06, "_raw_read_lock_bh": 0.03},
+                        {"atomic_inc": 0.13, "atomic_dec_return": 0.17, "ip6_finish_output2": 0.06}),
+            24: summary(24, 2.1, {"ip6_pol_route": 0.35, "_raw_read_lock_bh": 0.04},
+                        {"atomic_inc": 0.30, "atomic_dec_return": 0.29})}
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The script as a user starts it, with the cohsim that is under test."""
+    where = {**os.environ, "PYTHONPATH": str(Path(cohsim.__file__).resolve().parent.parent)}
+    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=where)
+
+
+def test_published_figures_are_those_of_the_report(published):
+    """reference_results.md R1; 5.29 and 3.85 Mpacket/s (4.21 and 3.06 with overhead) are kernel_paths.md 1.7."""
+    assert published.IPV6_GBPS == {16: 3.3, 24: 2.4}
+    shares = {s.symbol: s.by_threads for s in published.IPV6_DEINLINED}
+    assert shares["atomic_dec_return"] == {16: 0.1726, 24: 0.3245}
+    assert shares["atomic_inc"] == {16: 0.1345, 24: 0.3056}
+    assert published.packets_per_second(3.3) == pytest.approx(5.29e6, rel=1e-3)
+    assert published.packets_per_second(2.4, overhead_counted=True) == pytest.approx(3.06e6, rel=1e-3)
+
+
+def test_atomics_explain_the_difference_between_the_two_profiles(published):
+    """A typing error in the published figures would show here: de-inlining moves time, it does not make any."""
+    inlined = {s.symbol: s.by_threads for s in published.IPV6_INLINED}
+    own = {s.symbol: s.by_threads for s in published.IPV6_DEINLINED}
+    for threads in (16, 24):
+        whole = inlined["ip6_pol_route"][threads] + inlined["dst_release"][threads]
+        parts = own["atomic_inc"][threads] + own["atomic_dec_return"][threads] + own["ip6_pol_route"][threads]
+        assert parts == pytest.approx(whole, abs=0.02)
+
+
+def test_rate_errors(scaling, summaries):
+    rows = {r.cpus: r for r in scaling.rate_rows(summaries)}
+    assert (rows[8].published, rows[8].error, rows[8].relative) == (None, None, None)
+    assert rows[16].error == pytest.approx(0.33)
+    assert rows[16].relative == pytest.approx(0.1)
+    assert rows[24].relative == pytest.approx(-0.125)
+
+
+def test_shares_compare_listed_and_unlisted_symbols(scaling, published, summaries):
+    rows = {r.name: r for r in scaling.share_rows(summaries[16], "functions", published.IPV6_INLINED)}
+    assert rows["ip6_pol_route"].error == pytest.approx(0.20 - 0.1959)
+    assert rows["__netif_receive_skb_core"].relative == pytest.approx(-1.0), "a listed symbol that never ran is wholly wrong"
+    assert rows["_raw_read_lock_bh"].verdict == "below the list, as published"
+    assert rows["ipv6_rcv"].verdict == "on the list, published: not"
+    assert rows["ipv6_rcv"].published is None and rows["ipv6_rcv"].error is None
+    late = {r.name: r for r in scaling.share_rows(summaries[24], "functions", published.IPV6_INLINED)}
+    assert late["_raw_read_lock_bh"].verdict == "on the list, published: not", "2.7 % is where the 24-thread list stops"
+
+
+def test_markdown_states_errors_roles_and_assumptions(scaling, summaries):
+    text = scaling.markdown(scaling.compare(summaries), summaries)
+    assert "| 16 | 5.82 | 3.63 | 3.30 | +0.33 | +10% | calibrated |" in text
+    assert "| 24 | 3.37 | 2.10 | 2.40 | -0.30 | -12% | predicted |" in text
+    assert "| 8 | 3.21 | 2.00 |  |  |  |  |" in text
+    assert "| `atomic_inc` | 30.00 | 30.56 | -0.56 | -2% |  |" in text
+    assert "| `ip6_finish_output2` | 6.00 | < 5.0 |  |  | on the list, published: not |" in text
+    assert "- one destination" in text
+
+
+def test_csv_holds_every_row(scaling, summaries, tmp_path):
+    rows = scaling.compare(summaries)
+    scaling.write_csv(rows, tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == len(rows)
+    line = next(r for r in read if (r["quantity"], r["cpus"], r["name"]) == ("primitives", "24", "atomic_dec_return"))
+    assert (float(line["simulated"]), float(line["published"])) == (0.29, 0.3245)
+    assert float(line["error"]) == pytest.approx(-0.0345)
+
+
+def test_picture_shows_both(scaling, summaries, tmp_path):
+    """Simulated and published colours both cover some of the picture, also when one of the two profiles is missing."""
+    for name, chosen in (("both", summaries), ("one", {n: summaries[n] for n in (8, 24)})):
+        scaling.draw(scaling.compare(chosen), tmp_path / f"{name}.png")
+        image = matplotlib.image.imread(tmp_path / f"{name}.png")
+        for colour in (scaling.SIMULATED, scaling.PUBLISHED):
+            wanted = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+            assert (abs(image[:, :, :3] - wanted).max(axis=2) < 0.02).sum() > 500, (name, colour)
+    assert matplotlib.image.imread(tmp_path / "both.png").shape[1] > matplotlib.image.imread(tmp_path / "one.png").shape[1]
+
+
+def test_results_are_read_from_hdf5(scaling, tmp_path):
+    write_result(result(), tmp_path / "two.h5")
+    found = scaling.read_summaries([tmp_path / "two.h5"], None)
+    assert list(found) == [2]
+    assert found[2]["throughput_bps"] == pytest.approx(2000 / 1e-3 * 100 * 8)
+    one = scaling.read_summaries([tmp_path / "two.h5"], 1)
+    assert one[2]["throughput_bps"] == found[2]["throughput_bps"], "rates are always those of all CPUs"
+    assert one[2]["functions"] != found[2]["functions"], "profiles are those of the CPU asked for"
+
+
+def test_two_results_of_one_cpu_count_are_refused(scaling, tmp_path):
+    for name in ("a.h5", "b.h5"):
+        write_result(result(), tmp_path / name)
+    with pytest.raises(click.ClickException, match="second result with 2 CPUs"):
+        scaling.read_summaries([tmp_path / "a.h5", tmp_path / "b.h5"], None)
+
+
+def test_result_without_packets_is_refused(scaling, tmp_path):
+    write_result(result(packets=False), tmp_path / "loop.h5")
+    with pytest.raises(click.ClickException, match="no packet source"):
+        scaling.read_summaries([tmp_path / "loop.h5"], None)
+
+
+def test_command_on_results(tmp_path):
+    write_result(result(), tmp_path / "two.h5")
+    done = run("-o", tmp_path / "out", tmp_path / "two.h5")
+    assert done.returncode == 0, done.stderr
+    assert "| 2 | " in done.stdout
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"ipv6_scaling.md", "ipv6_scaling.csv", "ipv6_scaling.png"}
+    assert (tmp_path / "out" / "ipv6_scaling.md").read_text() == done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--cpus", "1,25"], "is not a list of CPU counts"),
+    (["--cpus", "1-4"], "is not a list of CPU counts"),
+    (["--variant", "rcu_table", "FILE"], "are for new runs"),
+    (["--cpus", "1", "--variant", "nonesuch"], "unknown variant 'nonesuch'"),
+    (["TEXT"], "cannot be read as HDF5"),
+])
+def test_wrong_use_is_one_message_and_no_traceback(tmp_path, arguments, message):
+    write_result(result(), tmp_path / "two.h5")
+    (tmp_path / "text.h5").write_text("no HDF5")
+    names = {"FILE": str(tmp_path / "two.h5"), "TEXT": str(tmp_path / "text.h5")}
+    done = run("-o", tmp_path / "out", *[names.get(a, a) for a in arguments])
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
