@@ -93,19 +93,20 @@ def prepare(
             workload, isa=compiled.isa, cpus=len(placed), variants=tuple(variants), layouts=tuple(layouts), kernel=kernel
         )
     settings = Settings(
-        machine,
-        workload,
-        len(placed),
-        placed,
-        tuple(variants),
-        tuple(layouts),
-        kernel,
-        tuple(overrides),
-        seed,
-        warmup_ns,
-        measure_ns,
-        lookahead,
-        check,
+        machine_file=machine,
+        workload_file=workload,
+        cpus=len(placed),
+        pin=placed,
+        variants=tuple(variants),
+        layouts=tuple(layouts),
+        kernel=kernel,
+        overrides=tuple(overrides),
+        seed=seed,
+        warmup_ns=warmup_ns,
+        measure_ns=measure_ns,
+        lookahead=lookahead,
+        check=check,
+        recorded=trace is not None,
     )
     return Experiment(settings, spec, compiled, program, trace)
 

@@ -163,7 +163,9 @@ def _line_stats() -> np.ndarray:
 def provenance(seed: int = 7) -> Provenance:
     settings = Settings("tiny.yaml", "tiny.trace", 2, (0, 1), variants=("fast",), seed=seed)
     return Provenance(
-        settings, "name: tiny\n", {"command": "cohsim run tiny tiny", "host": "here", "started": "2026-11-30T00:00:00+00:00"}
+        settings,
+        "name: tiny\n",
+        {"cohsim_version": "0.1.0", "command": "cohsim run tiny tiny", "host": "here", "started": "2026-11-30T00:00:00+00:00"},
     )
 
 

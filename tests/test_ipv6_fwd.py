@@ -243,8 +243,8 @@ def test_instructions_between_contended_accesses():
         end = i + 1
     expected = [("tb6_lock", "_raw_read_lock_bh", 845), ("root", "fib6_lookup", 5), ("rt6_next", "ip6_pol_route", 102),
                 ("__refcnt", "ip6_pol_route", 28), ("tb6_lock", "_raw_read_unlock_bh", 8), ("__use", "ip6_pol_route", 20),
-                ("gateway", "ip6_finish_output2", 434), ("real_num_tx_queues", "netdev_pick_tx", 145), ("__refcnt", "dst_release", 268),
-                ("trans_start", "dpa_tx", 339)]
+                ("gateway", "ip6_finish_output2", 434), ("real_num_tx_queues", "netdev_pick_tx", 145),
+                ("__refcnt", "dst_release", 268), ("trans_start", "dpa_tx", 339)]
     assert [(name, function) for name, function, _ in gaps] == [(name, function) for name, function, _ in expected]
     for (name, function, found), (_, _, fact) in zip(gaps, expected, strict=True):
         assert abs(found - fact) <= max(4, 0.3 * fact), f"{found} instructions before {name} in {function}, the table has {fact}"
@@ -252,12 +252,14 @@ def test_instructions_between_contended_accesses():
 
 @pytest.mark.parametrize(("function", "fact"), [
     ("ip6_pol_route", 160), ("fib6_lookup", 47), ("rt6_score_route", 18), ("ip6_route_input", 75), ("fib6_rule_lookup", 18),
-    ("ip6_rcv_finish", 35), ("ipv6_rcv", 170), ("__netif_receive_skb_core", 150), ("netif_receive_skb", 25), ("eth_type_trans", 45),
+    ("ip6_rcv_finish", 35), ("ipv6_rcv", 170), ("__netif_receive_skb_core", 150), ("netif_receive_skb", 25),
+    ("eth_type_trans", 45),
     ("ip6_forward", 230), ("ip6_mtu", 20), ("ip6_output", 35), ("ip6_finish_output2", 115), ("dev_queue_xmit", 120),
-    ("netdev_pick_tx", 30), ("sch_direct_xmit", 60), ("dev_hard_start_xmit", 70), ("local_bh_disable", 24), ("local_bh_enable", 50),
+    ("netdev_pick_tx", 30), ("sch_direct_xmit", 60), ("dev_hard_start_xmit", 70), ("local_bh_disable", 24),
+    ("local_bh_enable", 50),
 ])
 def test_instructions_of_each_function(function, fact):
-    """kernel_paths.md 1.6, executed instructions, +-30 % (both local_bh_* run twice); atomics and locks belong to their callers."""
+    """kernel_paths.md 1.6, executed instructions, +-30 % (local_bh_* run twice); atomics and locks belong to their callers."""
     found = sum(s.instructions for s in path() if s.function == function)
     assert abs(found - fact) <= max(4, 0.3 * fact)
 
@@ -275,7 +277,8 @@ def test_packet_lines_that_migrate():
     lines = {s.line for s in path() if s.scope == "per-packet"}
     assert lines == {("skb", 0), ("skb", 1), ("skb", 2), ("skb", 3), ("shinfo", 0), ("skb_pointer", 0)}
     assert {s.line for s in path() if s.object in ("frame", "annotation")} == {("frame", 0), ("frame", 1), ("annotation", 0)}
-    assert {s.line for s in path() if s.scope == "per-packet" and s.op == Op.STORE} == lines, "each of them is dirty when it moves on"
+    stored = {s.line for s in path() if s.scope == "per-packet" and s.op == Op.STORE}
+    assert stored == lines, "each of them is dirty when it moves on"
     cleared = Counter(s.object for s in path() if s.scope == "per-packet" and s.op == Op.STORE and s.function == "skb_recycle")
     assert cleared["skb"] == 22, "memset of sk_buff up to tail, 176 bytes"
 

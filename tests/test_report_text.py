@@ -47,7 +47,7 @@ def test_unusual_things_are_said(summary):
     notes = [line for line in text.splitlines() if line.startswith("note: ")]
     assert len(notes) == 4
     assert "ended early (interrupted)" in notes[0] and "500 of 2,000 packets" in notes[1] and "12 line events" in notes[2]
-    assert "no iteration" in notes[3] and "none completed" in text
+    assert "no iteration" in notes[3] and "no iteration completed" in text
 
 
 def test_width_and_top(summary):

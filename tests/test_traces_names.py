@@ -127,6 +127,16 @@ def test_two_symbols_in_one_line_are_both_listed(tmp_path: Path) -> None:
     assert trace.line_names == {0x1000: ("first", ["+0x8", "second.+0x8"])}
 
 
+def test_bytes_between_named_objects_have_a_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.mtc.xz", {0: raw((LOAD, 0x1010), (LOAD, 0x1030), (LOAD, 0x1050))})
+    (tmp_path / "t.objects").write_text("1000 8 before -\n1020 8 middle -\n1058 8 after -\n")
+    trace = load_recorded(path)
+    check_disjoint(trace)
+    assert [(o.name, o.size_bytes) for o in trace.names.objects] == [
+        ("before", 8), ("page 1+0x8", 24), ("middle", 8), ("page 1+0x28", 24), ("page 1+0x40", 24), ("after", 8)]
+    assert trace.line_names == {0x1000: ("page 1+0x8", []), 0x1040: ("page 1+0x40", [])}
+
+
 def test_per_cpu_symbols_of_x86(tmp_path: Path) -> None:
     """One named copy says where a CPU's area starts; the other variables of the area then have names too."""
     path = write(tmp_path / "t.mtc.xz", {0: raw((LOAD, 0x9108), (LOAD, 0x9250))}, arch="x86")
@@ -149,7 +159,8 @@ def test_rt6_info_is_found_by_who_touches_it(tmp_path: Path) -> None:
     assert [(o.base, o.size_bytes) for o in trace.names.objects] == [(0x1A00, 232)]
     workload, _ = compile_recorded(trace, "power")
     touched = {workload.func_names[u["func"]]: workload.fields[u["field"]].field for u in workload.uops}
-    assert touched == {"dst_release": "dst.__refcnt", functions[1]: "rt6i_dst", "rt6_check_expired": "from", "other": "dst.lastuse"}
+    assert touched == {"dst_release": "dst.__refcnt", functions[1]: "rt6i_dst", "rt6_check_expired": "from",
+                       "other": "dst.lastuse"}
 
 
 @pytest.mark.parametrize(("kernel", "atomics", "loads"), [
@@ -173,7 +184,7 @@ def test_layouts_are_consistent() -> None:
         assert ends <= layout.size_bytes
         starts = {offset for offset, _, _ in layout.fields}
         assert {layout.anchor[1], *(o for _, o in layout.accesses)} <= starts
-    assert dict((name, o) for o, _, name in RT6_INFO.fields)["dst.__refcnt"] == 64
+    assert {name: o for o, _, name in RT6_INFO.fields}["dst.__refcnt"] == 64
 
 
 def test_symbol_lookup() -> None:
@@ -181,6 +192,7 @@ def test_symbol_lookup() -> None:
     assert [table.function(BASE_PC + i) for i in (0, 63, 64)] == ["f", "f", "g"]
     assert table.function(0x10000) == "[user]"
     assert table.data_at(BASE_VA + SYMBOL_BYTES - 1) == (BASE_VA, "a") and table.data_at(BASE_VA + SYMBOL_BYTES) is None
-    assert table.data_at(BASE_VA + (1 << 20) + LAST_SYMBOL_BYTES - 1) and not table.data_at(BASE_VA + (1 << 20) + LAST_SYMBOL_BYTES)
+    last = BASE_VA + (1 << 20)
+    assert table.data_at(last + LAST_SYMBOL_BYTES - 1) == (last, "z") and table.data_at(last + LAST_SYMBOL_BYTES) is None
     assert table.data_at(BASE_VA - 1) is None
     assert SymbolTable().function(BASE_PC + CODE_BLOCK_BYTES + 3) == f"0x{BASE_PC + CODE_BLOCK_BYTES:x}"

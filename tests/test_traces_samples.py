@@ -50,12 +50,12 @@ def reference() -> ModuleType:
     return module
 
 
-def rows(path: Path) -> dict[int, list[tuple]]:
+def rows(path: Path, first: int | None = None) -> dict[int, list[tuple]]:
     """Our decoding as tuples of the reference reader: vcpu, pc, va, pa, size, kind, gap, irq, io, hw, atomic."""
     container = read_container(path)
     out = {}
     for vcpu in container.streams:
-        r = decode_stream(container, vcpu)
+        r = decode_stream(container, vcpu)[:first]
         flags = [((r["flags"] & bit) != 0).astype(int).tolist() for bit in (OP_INTERRUPT, OP_MMIO, OP_HARDWARE, OP_ATOMIC)]
         columns = [container.pcs.address[r["pc"]].tolist(), r["va"].tolist(), r["pa"].tolist(), r["size"].tolist(),
                    [NAMES[k] for k in r["kind"].tolist()], r["gap"].tolist(), *flags]
@@ -66,15 +66,15 @@ def rows(path: Path) -> dict[int, list[tuple]]:
 @needs_shared
 @pytest.mark.parametrize("name", ["e6500-vlan-pmtu", "x86-vlan-rps", "ppc64le-vlan-pmtu"])
 def test_slice_equals_the_reference_reader(reference: ModuleType, name: str) -> None:
-    """Record by record, in the observed global order, on the first 60,000 records."""
+    """Record by record, in the observed global order, on the first 30,000 records."""
     container = read_container(sample(name))
-    mine = {v: iter(r) for v, r in rows(sample(name)).items()}
-    order = np.repeat(container.run_vcpu, container.run_records)[:60_000].tolist()
+    mine = {v: iter(r) for v, r in rows(sample(name), 30_000).items()}
+    order = np.repeat(container.run_vcpu, container.run_records)[:30_000].tolist()
     compared = 0
-    for vcpu, theirs in zip(order, islice(reference.MTC(str(sample(name))), 60_000), strict=True):
+    for vcpu, theirs in zip(order, islice(reference.MTC(str(sample(name))), 30_000), strict=True):
         assert next(mine[vcpu]) == theirs
         compared += 1
-    assert compared == 60_000
+    assert compared == 30_000
 
 
 @needs_shared
@@ -140,7 +140,8 @@ def test_shipped_recording(shipped: RecordedTrace) -> None:
     count = Counter(kept["kind"].tolist())
     assert count == {Op.LOAD: 315_730, Op.STORE: 199_359, Op.LL: 3_044, Op.SC: 3_043, Op.FENCE: 4_543}
     assert int(np.count_nonzero(kept["flags"] & RecordFlag.PACKET)) == 120
-    assert Counter(shipped.uops["imm"][shipped.uops["op"] == Op.FENCE].tolist()) == {Fence.FULL: 12, Fence.LIGHT: 50, Fence.INSTR: 1}
+    fences = Counter(shipped.uops["imm"][shipped.uops["op"] == Op.FENCE].tolist())
+    assert fences == {Fence.FULL: 12, Fence.LIGHT: 50, Fence.INSTR: 1}
     assert shipped.assumptions == []                                         # each barrier's kind is known without bytes
     assert shipped.prim_names == ["lwarx/stwcx.", "ldarx/stdcx."]
     assert 0.05 < np.count_nonzero(kept["flags"] & RecordFlag.DEP) / len(kept) < 0.1

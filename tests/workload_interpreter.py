@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import random
 
-from cohsim.uops import Alu, Cond, Flag, Op, Slot
+from cohsim.uops import Alu, Cond, Op, Slot
 from cohsim.workload.compiled import CompiledWorkload
 
 MASK = (1 << 64) - 1
@@ -14,14 +14,11 @@ def signed(x: int) -> int:
     return x - (1 << 64) if x >> 63 else x
 
 
-def alu(fn: int, x: int, v: int) -> int:
-    return {Alu.ADD: x + v, Alu.SUB: x - v, Alu.AND: x & v, Alu.OR: x | v, Alu.XOR: x ^ v, Alu.XCHG: v,
-            Alu.SHL: x << (v & 63), Alu.SHR: (x & MASK) >> (v & 63)}[Alu(fn)] & MASK
-
-
-def holds(fn: int, x: int, v: int) -> bool:
-    return {Cond.ALWAYS: True, Cond.EQ: x == v, Cond.NE: x != v, Cond.LT: signed(x) < signed(v), Cond.GE: signed(x) >= signed(v),
-            Cond.LTU: x < v, Cond.GEU: x >= v, Cond.BITS: bool(x & v), Cond.NOBITS: not x & v}[Cond(fn)]
+ALU = {Alu.ADD: lambda x, v: x + v, Alu.SUB: lambda x, v: x - v, Alu.AND: lambda x, v: x & v, Alu.OR: lambda x, v: x | v,
+       Alu.XOR: lambda x, v: x ^ v, Alu.XCHG: lambda x, v: v, Alu.SHL: lambda x, v: x << (v & 63), Alu.SHR: lambda x, v: x >> (v & 63)}
+COND = {Cond.ALWAYS: lambda x, v: True, Cond.EQ: lambda x, v: x == v, Cond.NE: lambda x, v: x != v,
+        Cond.LT: lambda x, v: signed(x) < signed(v), Cond.GE: lambda x, v: signed(x) >= signed(v), Cond.LTU: lambda x, v: x < v,
+        Cond.GEU: lambda x, v: x >= v, Cond.BITS: lambda x, v: x & v != 0, Cond.NOBITS: lambda x, v: x & v == 0}
 
 
 class Interpreter:
@@ -36,11 +33,13 @@ class Interpreter:
         self.reservation: list[int | None] = [None] * workload.cpus
         self.halted = [False] * workload.cpus
         self.steps = [0] * workload.cpus
+        self.code = [{name: int(u[name]) for name in workload.uops.dtype.names} for u in workload.uops]
         for address, size, value in workload.memory:
             self.write(address, size, value, -1)
 
     def read(self, address: int, size: int) -> int:
-        return sum(self.memory.get(address + i, 0) << 8 * i for i in range(size))
+        get = self.memory.get
+        return int.from_bytes(bytes([get(address + i, 0) for i in range(size)]), "little")
 
     def write(self, address: int, size: int, value: int, cpu: int) -> None:
         for i in range(size):
@@ -55,15 +54,15 @@ class Interpreter:
 
     def step(self, cpu: int) -> Op:
         """Execute one micro-op of ``cpu``; returns its operation."""
-        u = self.w.uops[self.pc[cpu]]
-        r, op = self.registers[cpu], Op(int(u["op"]))
-        value = (int(u["imm"]) + (r[u["b"]] if u["b"] >= 0 else 0)) & MASK
-        context = {Slot.NONE: 0, Slot.CPU: cpu, Slot.ITERATION: self.iterations[cpu]}.get(Slot(int(u["slot"])), 0)
-        at = int(u["base"]) + int(u["stride"]) * context + (r[u["areg"]] if u["areg"] >= 0 else 0)
-        size, dst, self.pc[cpu] = int(u["size"]), int(u["dst"]), self.pc[cpu] + 1
+        u = self.code[self.pc[cpu]]
+        r, op = self.registers[cpu], u["op"]
+        value = (u["imm"] + (r[u["b"]] if u["b"] >= 0 else 0)) & MASK
+        context = {Slot.NONE: 0, Slot.CPU: cpu, Slot.ITERATION: self.iterations[cpu]}.get(u["slot"], 0)
+        at = u["base"] + u["stride"] * context + (r[u["areg"]] if u["areg"] >= 0 else 0)
+        size, dst, self.pc[cpu] = u["size"], u["dst"], self.pc[cpu] + 1
         self.steps[cpu] += 1
         result = None
-        if op in (Op.LOAD, Op.LL):
+        if op == Op.LOAD or op == Op.LL:
             result = self.read(at, size)
             if op == Op.LL:
                 self.reservation[cpu] = at // LINE
@@ -71,7 +70,7 @@ class Interpreter:
             self.write(at, size, value, cpu)
         elif op == Op.RMW:
             result = self.read(at, size)
-            new = (value if result == r[u["a"]] else result) if u["fn"] == Alu.CAS else alu(int(u["fn"]), result, value)
+            new = (value if result == r[u["a"]] else result) if u["fn"] == Alu.CAS else ALU[u["fn"]](result, value) & MASK
             self.write(at, size, new, cpu)
         elif op == Op.SC:
             result = int(self.reservation[cpu] == at // LINE)
@@ -79,9 +78,9 @@ class Interpreter:
             if result:
                 self.write(at, size, value, cpu)
         elif op == Op.ALU:
-            result = alu(int(u["fn"]), r[u["a"]] if u["a"] >= 0 else 0, value)
-        elif op == Op.BR and holds(int(u["fn"]), r[u["a"]] if u["a"] >= 0 else 0, value):
-            self.pc[cpu] = int(u["target"])
+            result = ALU[u["fn"]](r[u["a"]] if u["a"] >= 0 else 0, value) & MASK
+        elif op == Op.BR and COND[u["fn"]](r[u["a"]] if u["a"] >= 0 else 0, value):
+            self.pc[cpu] = u["target"]
         elif op == Op.DONE:
             self.iterations[cpu] += 1
         elif op == Op.HALT:
@@ -89,7 +88,7 @@ class Interpreter:
             self.pc[cpu] -= 1
         if result is not None and dst >= 0:
             r[dst] = result
-        return op
+        return Op(op)
 
     def run(self, iterations: int, *, seed: int | None = None, limit: int = 400_000) -> None:
         """Every CPU completes ``iterations`` paths (or halts): one CPU after the other, or interleaved at random with a seed.
@@ -109,7 +108,3 @@ class Interpreter:
                     break
         raise AssertionError(f"no progress: CPUs {waiting} at {[self.pc[c] for c in waiting]}")
 
-
-def flags_of(workload: CompiledWorkload, op: Op) -> set[Flag]:
-    """Flags of all micro-ops of an operation."""
-    return {Flag(int(u["flags"])) for u in workload.uops if u["op"] == op}

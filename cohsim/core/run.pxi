@@ -53,7 +53,7 @@ cdef inline void sc_outcome(Sim* s, Thread* th) noexcept nogil:
         return
     th.stream = 1
     if not th.reg[1]:
-        spend(s, th, th.rec[th.rec_pos - 1].uop, C_ISSUE, th.t + s.mispredict)
+        spend(s, th, th.rec[th.rec_pos - 1].uop, C_ISSUE, th.t + refetch(s, th))
         th.rec_pos -= 1 + th.rec[th.rec_pos - 1].back
         th.rec_fresh = 1
 

@@ -1,14 +1,6 @@
 # Packets: receive queues that fill at the offered rate, hardware buffer pool, egress link. These are touched in global time order
 # only, because all CPUs share them.
 
-cdef inline uint64_t next_random(uint64_t* x) noexcept nogil:
-    # xorshift64*: one stream per thread, so that the order of threads does not matter.
-    x[0] ^= x[0] >> 12
-    x[0] ^= x[0] << 25
-    x[0] ^= x[0] >> 27
-    return x[0] * <uint64_t>0x2545F4914F6CDD1D
-
-
 cdef inline int64_t next_gap(Sim* s, Thread* th) noexcept nogil:
     cdef double u
     if not s.poisson:

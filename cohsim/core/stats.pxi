@@ -77,3 +77,11 @@ cdef inline int32_t level_category(int32_t level) noexcept nogil:
     if level <= L_L1:
         return C_L1
     return level            # L_L2..L_MEMORY have the numbers of C_L2..C_MEMORY
+
+
+cdef inline uint64_t next_random(uint64_t* x) noexcept nogil:
+    # xorshift64*: one stream per thread, so that the order of threads does not matter.
+    x[0] ^= x[0] >> 12
+    x[0] ^= x[0] << 25
+    x[0] ^= x[0] >> 27
+    return x[0] * <uint64_t>0x2545F4914F6CDD1D

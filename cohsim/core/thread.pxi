@@ -49,6 +49,16 @@ cdef inline void spend(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t unt
         th.t = until
 
 
+cdef inline bint hold_until(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t until) noexcept nogil:
+    # True: local time had to move, so the core's schedule must look again before this thread acts; what others of the core, or
+    # messages, do until then comes first.
+    if until <= th.t:
+        return False
+    account(s, th, uop, cat, th.t, until)
+    th.t = until
+    return True
+
+
 cdef inline int64_t issue_cost(Sim* s, Thread* th) noexcept nogil:
     if s.smt_shared and sibling_dispatching(s, th):
         return s.issue * 2
@@ -282,9 +292,8 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
             return 1
         block(th, BK_DRAIN, uop, C_SB)          # partly covered: wait for the buffer, as hardware does
         return 0
-    if c.port_free > th.t:
-        spend(s, th, uop, C_ISSUE, c.port_free)
-    c.port_free = th.t + s.port
+    if hold_until(s, th, uop, C_ISSUE, c.port_free):
+        return 0
     if s.write_through:
         for k in range(c.n_threads):
             if c.threads[k] != th.id and store_in_flight(&s.threads[c.threads[k]], line):
@@ -295,8 +304,9 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     if l1 != NULL:
         if s.l2_private:
             w = &n.ways[l1.l2]
-            if w.busy_until > th.t:
-                spend(s, th, uop, C_ATOMIC, w.busy_until)
+            if hold_until(s, th, uop, C_ATOMIC, w.busy_until):
+                return 0
+        c.port_free = th.t + s.port
         load_hit(s, th, u, uop, addr, L_L1, s.l1_hit)
         return 1
     if s.l2_private:
@@ -309,6 +319,7 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
                 n.lru += 1
                 w.lru = n.lru
                 l1_fill(s, c, line, s.perm[w.state], wi)
+                c.port_free = th.t + s.port
                 load_hit(s, th, u, uop, addr, L_L2, s.l2_hit)
                 return 1
     for i in range(c.n_mshr):
@@ -324,12 +335,14 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
         if s.fault:
             return 0
         fill_request(s, th, r, OP_LOAD, line, addr, u.size, uop, th.t)
+        c.port_free = th.t + s.port
         load_miss(s, th, u, uop, line, addr)
         if s.l2_private:
             node_request(s, n, r, th.t)
         else:
             send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
         return 1
+    c.port_free = th.t + s.port
     load_miss(s, th, u, uop, line, addr)
     return 1
 
@@ -372,15 +385,22 @@ cdef int32_t do_rmw(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t ad
     # A locked operation: everything older is complete and the store buffer empty; then it holds the line for its duration.
     cdef Node* n = &s.nodes_[th.node]
     cdef int64_t line = addr >> s.line_shift
-    cdef L1Way* l1
+    cdef L1Way* l1 = NULL
     cdef Way* w
-    cdef int32_t wi, idx, r
+    cdef int32_t wi = -1, idx, r
+    cdef int64_t extra
     if th.op_pending or wait_outs(th):
         return 0
     if th.sb_count > 0:
         block(th, BK_DRAIN, uop, C_SB)
         return 0
-    spend(s, th, uop, C_L1, th.load_done)
+    if hold_until(s, th, uop, C_L1, th.load_done):
+        return 0
+    if s.l2_private:
+        l1 = l1_find(s, c, line)
+        wi = l1.l2 if l1 != NULL else l2_find(s, n, line)
+        if wi >= 0 and hold_until(s, th, uop, C_ATOMIC, n.ways[wi].busy_until):
+            return 0                             # a sibling's locked operation on the same line
     r = req_new(s)
     if s.fault:
         return 0
@@ -389,22 +409,18 @@ cdef int32_t do_rmw(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t ad
     s.reqs[r].fn = u.fn
     s.reqs[r].expect = th.reg[u.a] if u.a >= 0 else 0
     if s.l2_private:
-        l1 = l1_find(s, c, line)
-        wi = l1.l2 if l1 != NULL else l2_find(s, n, line)
         if wi >= 0:
             w = &n.ways[wi]
             idx = w.state * N_EVENTS + N_STORE
             if w.qhead < 0 and s.node_next[idx] != 255 and s.node_ops[idx] & A_STORE:
-                spend(s, th, uop, C_ATOMIC, w.busy_until)
-                if l1 == NULL:
-                    spend(s, th, uop, C_L2, th.t + s.l2_hit - s.l1_hit)
+                extra = s.l2_hit - s.l1_hit if l1 == NULL else 0
                 s.node_fired[idx] += 1
                 w.state = s.node_next[idx]
                 kill_reservations(s, n, line, th.id)
                 perform_store(s, &s.reqs[r])
                 l1_fill(s, c, line, 2, wi)
-                w.busy_until = th.t + s.locked
-                count_served(s, th, uop, L_L1 if l1 != NULL else L_L2, th.t, s.locked)
+                w.busy_until = th.t + extra + s.locked
+                count_served(s, th, uop, L_L1 if l1 != NULL else L_L2, th.t, extra + s.locked)
                 hold_lock(th, uop, w.busy_until)
                 write_reg(th, u.dst, s.reqs[r].value, w.busy_until)
                 req_free(s, r)
@@ -428,8 +444,8 @@ cdef int32_t do_llsc(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     if u.op == OP_SC:
         if wait_outs(th):
             return 0
-        if u.b >= 0:
-            spend(s, th, uop, C_ATOMIC, th.ready[u.b])
+        if u.b >= 0 and hold_until(s, th, uop, C_ATOMIC, th.ready[u.b]):
+            return 0
     elif sb_overlap(th, addr, u.size) >= 0:
         block(th, BK_DRAIN, uop, C_SB)           # an own older store to the word: the LL reads the L2
         return 0
@@ -479,6 +495,13 @@ cdef int32_t do_fence(Sim* s, Thread* th, Uop* u, int32_t uop) noexcept nogil:
     return 1
 
 
+cdef inline int64_t refetch(Sim* s, Thread* th) noexcept nogil:
+    # A mispredict costs its latency on average, evenly spread over half to one and a half of it: where in its fetch group the target
+    # lies and what the sibling fetches is not modelled. Without any spread, equal loops lock into one phase and LL/SC
+    # contenders starve, which no hardware with real fetch does.
+    return s.mispredict / 2 + <int64_t>(next_random(&th.rng) % <uint64_t>(s.mispredict + 1))
+
+
 cdef int32_t do_branch(Sim* s, Thread* th, Uop* u, int32_t uop) noexcept nogil:
     cdef bint taken
     if need(th, u.a) or need(th, u.b):
@@ -488,7 +511,7 @@ cdef int32_t do_branch(Sim* s, Thread* th, Uop* u, int32_t uop) noexcept nogil:
     if taken != ((u.flags & F_PRED_TAKEN) != 0) and u.fn != 0:
         if u.a >= 0:
             spend(s, th, uop, C_L1, th.ready[u.a])   # found out when the operand is there
-        spend(s, th, uop, C_ISSUE, th.t + s.mispredict)
+        spend(s, th, uop, C_ISSUE, th.t + refetch(s, th))
     th.icount += 1
     th.pc = u.target if taken else th.pc + 1
     return 1
@@ -523,15 +546,18 @@ cdef int32_t do_memory(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcep
         return 0
     if need(th, u.areg) or need(th, u.b) or need(th, u.dst) or (u.op == OP_RMW and need(th, u.a)):
         return 0
-    spend(s, th, th.locked_uop, C_ATOMIC, th.locked_until)
+    if hold_until(s, th, th.locked_uop, C_ATOMIC, th.locked_until):
+        return 0
     if u.flags & F_DEP:
         if th.load_pending:
             block_on(th, find_load(th))
             return 0
-        spend(s, th, uop, C_L1, th.load_done)
+        if hold_until(s, th, uop, C_L1, th.load_done):
+            return 0
     addr = u.base + u.stride * th.ctx[u.slot]
     if u.areg >= 0:
-        spend(s, th, uop, C_L1, th.ready[u.areg])
+        if hold_until(s, th, uop, C_L1, th.ready[u.areg]):
+            return 0
         addr += th.reg[u.areg]
     if u.op == OP_LOAD:
         done = do_load(s, c, th, u, uop, addr)

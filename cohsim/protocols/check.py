@@ -122,7 +122,7 @@ def check_tables(name: str, node: Controller, home: Controller, *, nodes: int = 
     return report
 
 
-def unmet_rows(report: ProtocolReport) -> dict[str, list[str]]:
+def rows_of_one_home(report: ProtocolReport) -> dict[str, list[str]]:
     """Rows that only one kind of home reaches, by that kind, as readable text."""
     only: dict[str, list[Any]] = {}
     for (controller, state, event), seen in sorted(report.met_by.items()):

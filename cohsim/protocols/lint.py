@@ -50,7 +50,11 @@ def _core_events(c: Controller) -> Iterator[str]:
                     yield f"{where}: there is nothing to evict; remove the row"
             elif row is None:
                 yield f"{where}: a core's operation needs a row (stall counts)"
-            elif row.actions != ("stall",):
+            elif row.actions == ("stall",):
+                allowed = {"Load": c.states[state] != "N", "Store": c.states[state] == "RW", "Evict": False}[event]
+                if state not in GOAL or allowed:
+                    yield f"{where}: stalls, although nothing is outstanding or the permission is there"
+            else:
                 sent = [a for a in row.actions if a.startswith("send_")]
                 if len(sent) > 1:
                     yield f"{where}: sends {len(sent)} requests; one transaction a line and node"
@@ -132,6 +136,8 @@ def _answers(c: Controller) -> Iterator[str]:
         lost = state in ("SM", "FM", "OM", "MI") and not keeps
         if lost != ("cancel" in row.actions):
             yield f"{where}: {'the request on its way has changed its meaning: cancel' if lost else 'nothing to cancel'}"
+        if state == "MI" and row.next != "II":
+            yield f"{where}: the data are given away, nothing is left to write back: II"
         if any(a in ("load", "store", "take_data", "ack") for a in row.actions):
             yield f"{where}: a snoop is answered, it performs nothing"
 

@@ -50,10 +50,12 @@ def _headline(summary: dict[str, Any]) -> list[str]:
             f"{summary['throughput_bps'] / 1e9:.3f} Gbit/s",
             f"{plain(summary['dropped'])} dropped",
         ]
-    else:
+    elif summary["iterations"]:
         work = [f"{count(summary['iterations_per_second'], 'iterations/s')}"]
+    else:
+        work = []
     each = summary["ns_per_iteration_per_cpu"]
-    work.append(f"{each:.4g} ns each per CPU" if each is not None else "none completed")
+    work.append(f"{each:.4g} ns each per CPU" if each is not None else "no iteration completed")
     work.append(f"CPU utilization {100 * summary['cpu_utilization']:.1f}%")
     window = f"measured {count(summary['measured_ns'] / 1e3)} us after {count(summary['warmup_ns'] / 1e3)} us of warm-up"
     host = summary["memory_operations_per_host_second"]
@@ -69,11 +71,13 @@ def _notices(summary: dict[str, Any]) -> list[str]:
     if summary["dropped"]:
         offered = summary["dropped"] + summary["received"]
         notices.append(f"{plain(summary['dropped'])} of {plain(offered)} packets found the receive queue full and were dropped")
+    if summary["tx_dropped"]:
+        notices.append(f"{plain(summary['tx_dropped'])} packets were dropped because the egress link was too far behind")
     if summary["line_overflow"]:
         notices.append(
             f"the line table was full: {plain(summary['line_overflow'])} line events are missing in the table of lines"
         )
-    if not summary["iterations"]:
+    if not summary["iterations"] and not summary["recorded"]:
         notices.append("no iteration was completed in the measured window: measure longer (--measure)")
     return [f"note: {notice}" for notice in notices]
 

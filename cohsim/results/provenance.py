@@ -35,6 +35,7 @@ class Settings:
     measure_ns: float | None = None
     lookahead: bool = True
     check: bool = False
+    recorded: bool = False  # the workload is a recorded trace
 
 
 @dataclass(frozen=True)

@@ -213,12 +213,16 @@ _WHOLE_RUN = " Whole run with warm-up."
 COUNTERS: dict[str, Dataset] = {
     "home_requests": _counter("home", "requests", "1", "Requests that reached a home."),
     "home_snoops": _counter("home", "snoops", "1", "Snoops the homes sent to nodes." + _WHOLE_RUN),
-    "home_blocked_fs": _counter("home", "blocked_fs", "fs", "Time homes held a line blocked, from its request to the acknowledgement."),
+    "home_blocked_fs": _counter(
+        "home", "blocked_fs", "fs", "Time homes held a line blocked, from its request to the acknowledgement."
+    ),
     "home_queue_fs": _counter("home", "queue_fs", "fs", "Time requests waited at a home for their blocked line." + _WHOLE_RUN),
     "recalls": _counter("home", "recalls", "1", "Lines an inclusive home cache took back from nodes to make room." + _WHOLE_RUN),
     "memory_reads": _counter("memory", "reads", "1", "Lines read from DRAM."),
     "memory_writes": _counter("memory", "writes", "1", "Lines written to DRAM."),
-    "l2_requests": _counter("caches", "l2_requests", "1", "Operations of cores that reached their node's L2 by message." + _WHOLE_RUN),
+    "l2_requests": _counter(
+        "caches", "l2_requests", "1", "Operations of cores that reached their node's L2 by message." + _WHOLE_RUN
+    ),
     "l2_queue_fs": _counter("caches", "l2_queue_fs", "fs", "Time they waited in the queue of their line at the L2." + _WHOLE_RUN),
     "evictions": _counter("caches", "evictions", "1", "Lines a node evicted to make room." + _WHOLE_RUN),
     "writebacks": _counter("caches", "writebacks", "1", "Evicted lines that were modified and went to their home." + _WHOLE_RUN),

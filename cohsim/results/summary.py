@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import cohsim
 from cohsim.errors import InputError, Problem
 from cohsim.results.lines import Placement, field_table, object_map
 from cohsim.results.result import Result
@@ -19,9 +18,10 @@ IDLE = CATEGORIES.index("idle")
 STAT = {name: column for column, name in enumerate(LINE_STATS)}
 FS_PER_NS = 1_000_000
 FS_PER_S = 10**15
+SUMMARY_LINES = 256  # rows of the summary's list of lines; /lines of the result file has all
 
 
-def summarize(result: Result, cpu: int | None = None, top_lines: int | None = None) -> dict[str, Any]:
+def summarize(result: Result, cpu: int | None = None, top_lines: int | None = SUMMARY_LINES) -> dict[str, Any]:
     """Summary of all CPUs, or of CPU ``cpu`` of the run (rates, shares and profile are then that CPU's; lines always concern the
     whole machine). ``top_lines`` bounds the list of lines; None gives all. Raises InputError if the run had no such CPU.
     """
@@ -33,7 +33,7 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = No
     host_seconds = float(result.host["host_seconds"])
     operations = result.number("/run/memory_operations")
     return {
-        "cohsim": cohsim.__version__,
+        "cohsim": result.host["cohsim_version"],
         "machine": result.text("/run/machine"),
         "workload": result.text("/run/workload"),
         "cpus": result.cpus,
@@ -55,6 +55,7 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = No
         "primitives": profile(result, "primitives", chosen),
         "lines": hot_lines(result, top_lines),
         "line_overflow": result.number("/run/line_overflow"),
+        "recorded": result.settings["recorded"],
         "assumptions": result.names("/run/assumptions"),
         "settings": result.settings,
     }
@@ -73,7 +74,10 @@ def _chosen(result: Result, cpu: int | None) -> np.ndarray:
 
 
 def _rates(result: Result, chosen: np.ndarray, measured_fs: int) -> dict[str, Any]:
-    """Rates of the chosen threads; packet figures are None where the workload has no packet source."""
+    """Rates of the chosen threads; packet figures are None where the workload has no packet source.
+
+    ``dropped``: the receive queue was full; ``tx_dropped``: the egress link, which all CPUs share, was too far behind.
+    """
     seconds = measured_fs / FS_PER_S
     iterations = int(result.array("/threads/iterations")[chosen].sum())
     per_second = iterations / seconds if seconds else 0.0
@@ -87,6 +91,7 @@ def _rates(result: Result, chosen: np.ndarray, measured_fs: int) -> dict[str, An
         "throughput_bps": per_second * frame_bytes * 8 if packets else None,
         "received": int(result.array("/threads/received")[chosen].sum()) if packets else None,
         "dropped": int(result.array("/threads/dropped")[chosen].sum()) if packets else None,
+        "tx_dropped": result.data.get("/network/tx_dropped", 0) if packets else None,
     }
 
 
@@ -205,6 +210,8 @@ class _Naming:
         return self._names[obj] + ("[*]" if self._instances[obj] > 1 else "")
 
     def _collect(self, place: Placement, into: dict[str, int], prefixed: bool) -> None:
+        """Add the names of the fields on the placed bytes; an anonymous range of the line's own object says nothing new."""
         for name, weight in self._fields.on(place):
-            shown = f"{self._names[place.object]}.{name}" if prefixed else name or f"+{place.offset_bytes}"
-            into[shown] = into.get(shown, 0) + weight
+            shown = ".".join(part for part in (self._names[place.object] if prefixed else "", name) if part)
+            if shown:
+                into[shown] = into.get(shown, 0) + weight

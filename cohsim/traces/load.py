@@ -100,8 +100,8 @@ class RecordedTrace:
         """Names of the data of a machine with lines of ``line_bytes``."""
         if line_bytes not in self._names:
             functions = [self.func_names[f] for f in self.uops["func"]]
-            self._names[line_bytes] = name_data(self.touch, self.uops["op"], self.uops["size"], functions, self.pages, self.symbols,
-                                                self.given, self.kernel, line_bytes)
+            self._names[line_bytes] = name_data(self.touch, self.uops["op"], self.uops["size"], functions, self.pages,
+                                                self.symbols, self.given, self.kernel, line_bytes)
         return self._names[line_bytes]
 
     @property

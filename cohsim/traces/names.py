@@ -63,6 +63,11 @@ class _Placement:
         i = bisect.bisect_right(self.start, address) - 1
         return self.objects[i] if i >= 0 and address < self.objects[i].base + self.objects[i].size_bytes else None
 
+    def end_before(self, address: int) -> int:
+        """End of the nearest object that starts at or below ``address``, 0 if there is none."""
+        i = bisect.bisect_right(self.start, address) - 1
+        return self.objects[i].base + self.objects[i].size_bytes if i >= 0 else 0
+
     def add_object(self, name: str, base: int, size: int, scope: str, struct: str = "") -> bool:
         """Place an object; cut it off where the next one starts. False if its first byte is taken or there is an object of that
         name."""
@@ -171,6 +176,12 @@ def _place_rest(place: _Placement, touch: np.ndarray, uop_op: np.ndarray, uop_fu
                 line_bytes: int) -> None:
     """Lines no source names: those that can be contended by their functions, runs of others by page."""
     lines = np.unique(address // line_bytes * line_bytes)
+    for at in address.tolist():                                   # touched bytes in a line between named objects
+        line = at // line_bytes * line_bytes
+        if place.covering(at) is None and _overlaps(place, line, line_bytes):
+            start = max(line, place.end_before(at))
+            place.add_object(f"page {start >> PAGE_SHIFT:x}+0x{start & (1 << PAGE_SHIFT) - 1:x}", start, line + line_bytes - start,
+                             "shared", "page")
     bare = {int(line) for line in lines if not _overlaps(place, int(line), line_bytes)}
     contended = _contended_functions(touch, uop_op, uop_function, bare, line_bytes)
     for line, functions in sorted(contended.items()):

@@ -51,7 +51,7 @@ def write_mtc(path: Path, meta: dict[str, Any], pcs: PcTable, order: np.ndarray,
     body = MAGIC + _block(header) + _block(bytes(head)) + _block(encode_varints(runs)) + bytes([len(streams)])
     for vcpu, stream in streams.items():
         body += struct.pack("<BI", vcpu, len(stream)) + b"".join(map(_block, encode_stream(stream)))
-    packed = lzma.compress(body, preset=9 | lzma.PRESET_EXTREME)
+    packed = lzma.compress(body, preset=6 | lzma.PRESET_EXTREME)
     path.write_bytes(packed)
     return len(packed)
 

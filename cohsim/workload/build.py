@@ -32,6 +32,8 @@ class Builder:
         self.stack: list[str] = []
         self.initially: dict[tuple[str, int, int], int] = {}    # lock words that start with a value: (object, offset, size)
         self.assumptions: list[str] = []
+        self.called: set[str] = set()
+        self.library_rows: dict[str, tuple[int, int]] = {}      # rows of the first use of each library entry
 
     # ---- programs
     def path(self, name: str, pos: s.Pos, *, once: bool) -> int:
@@ -41,6 +43,7 @@ class Builder:
         if path is None:
             self.program.problem(pos, f"unknown path {name!r}", suggest(name, self.program.paths))
             return start
+        self.called.add(name)
         self.e.pos = path.pos
         self.e.func = self.e.function(name)
         frame = Frame(name, False, self.e.func)
@@ -360,12 +363,15 @@ class Builder:
             self.e.func = inner.func
             self.e.add(Op.ENTER)
         self.stack.append(node.name)
-        position, spin = self.e.pos, self.e.spin
+        self.called.add(node.name)
+        position, spin, start = self.e.pos, self.e.spin, len(self.e.rows)
         returned = _ends_with_return(function.body)
         self.body_of(function.body, inner)
         if returned:
             self.drop_last_jump(inner)
         self.stack.pop()
+        if inner.library:
+            self.library_rows.setdefault(node.name, (start, len(self.e.rows)))
         self.e.pos, self.e.spin = position, spin
         self.e.func = frame.func
         self.e.release(*temps)

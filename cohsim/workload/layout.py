@@ -155,7 +155,9 @@ class Layouter:
     # ---- placement
     def place(self, names: set[str], counts: dict[str, int], pool: int) -> dict[str, Placed]:
         """Addresses of the objects ``names``; ``counts`` gives the instances per scope, ``pool`` those of packet buffers."""
-        objects = {n: self.describe(o, counts, pool) for n, o in self.program.objects.items() if n in names}
+        # library objects last: which of them exist depends on the instruction set, and must not move the file's own
+        order = sorted((n for n in self.program.objects if n in names), key=lambda n: n in self.program.library)
+        objects = {n: self.describe(self.program.objects[n], counts, pool) for n in order}
         anchored: dict[str, list[Placed]] = {}
         for item in objects.values():
             if item.definition.at and item.name not in self.padded:

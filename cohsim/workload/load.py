@@ -17,7 +17,7 @@ from cohsim.workload.emit import Emitter
 from cohsim.workload.layout import Layouter, Placed, initial_memory
 from cohsim.workload.lower import lowering
 from cohsim.workload.parse import parse_text, read_text
-from cohsim.workload.program import Program, resolve
+from cohsim.workload.program import Program, resolve, suggest
 from cohsim.workload.run_block import RunPlan, plan
 
 LIBRARY = Path(__file__).with_name("sync.trace")
@@ -33,6 +33,8 @@ class Compilation:
     program: Program
     objects: dict[str, Placed]
     plan: RunPlan
+    called: set[str]              # functions and paths that the programs contain
+    library_rows: dict[str, tuple[int, int]]    # micro-ops of the first use of each library entry
 
 
 @cache
@@ -82,7 +84,7 @@ def compile_text(text: str, file: str, *, isa: str, cpus: int, variants: tuple[s
         func_names=emitter.func_names, prim_names=emitter.prim_names, fields=emitter.fields,
         objects=[o.compiled() for o in objects.values()], memory=memory, source=run.source, warmup_ns=run.warmup_ns,
         measure_ns=run.measure_ns, assumptions=[*program.assumptions, *builder.assumptions])
-    return Compilation(workload, program, objects, run)
+    return Compilation(workload, program, objects, run, builder.called, builder.library_rows)
 
 
 def check_arguments(isa: str, cpus: int, kernel: str | None) -> None:
@@ -100,7 +102,6 @@ def check_arguments(isa: str, cpus: int, kernel: str | None) -> None:
 
 def check_objects(program: Program) -> None:
     """Known structs and sensible options."""
-    from cohsim.workload.program import suggest
     for node in program.objects.values():
         if node.struct is not None and node.struct not in program.structs:
             program.problem(node.pos, f"object {node.name!r} has unknown struct {node.struct!r}", suggest(node.struct, program.structs))

@@ -179,7 +179,14 @@ def _dec_and_test(e: Emitter, low: Lowering, at: Address, dst: int) -> None:
     low.before(e)
     low.rmw(e, Alu.SUB, at, Operand(1), old)
     low.after(e)
-    if dst >= 0:
+    if dst >= 0 and at.size == 8:                          # the arithmetic below needs a spare bit
+        done = e.label()
+        e.alu(Alu.XOR, dst, old, Operand(1))
+        e.branch(Cond.EQ, dst, Operand(0), done)
+        e.move(dst, Operand(1))
+        e.bind(done)
+        e.alu(Alu.XOR, dst, dst, Operand(1))
+    elif dst >= 0:
         e.alu(Alu.XOR, dst, old, Operand(1))               # 0 if the old value was 1
         e.alu(Alu.SUB, dst, dst, Operand(1))               # negative only then
         e.alu(Alu.SHR, dst, dst, Operand(63))

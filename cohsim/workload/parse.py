@@ -439,12 +439,24 @@ class _Parser:
         for line in lines:
             node = self.one(line, start)
             if node is None:
+                self.skipped(line, start)
                 continue
             if isinstance(node, OrElse):
                 self.join_else(nodes, line, start)
                 continue
             nodes.append(self.with_children(node, line, start))
         return tuple(nodes)
+
+    def skipped(self, line: Line, start: str) -> None:
+        """Report what is wrong below a heading that could not be read."""
+        word = line.text.split()[0]
+        if word in ("function", "path", "replace"):
+            self.body(line.children, "statement")
+        elif word == "struct":
+            for child in line.children:
+                self.one(child, "field")
+        elif start != "top" or word in ("variant", "when", "unless"):
+            self.body(line.children, start)
 
     def join_else(self, nodes: list[Any], line: Line, start: str) -> None:
         previous = nodes[-1] if nodes else None

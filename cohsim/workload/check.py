@@ -1,0 +1,44 @@
+"""Check a workload file in every shape it can take: both instruction sets, every variant."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from cohsim.errors import Problem, WorkloadError
+from cohsim.workload import syntax as s
+from cohsim.workload.load import ISAS, compile_text
+from cohsim.workload.parse import parse_text, read_text
+from cohsim.workload.program import find_choices
+
+CHECK_CPUS = 4        # enough for workloads that give CPUs different programs
+
+
+def check_file(path: Path) -> str:
+    """One line about a sound file. Raises WorkloadError with the problems of all variants together."""
+    text = read_text(path)
+    nodes = parse_text(text, str(path))
+    found = find_choices(nodes, [])
+    problems: list[Problem] = []
+    functions: set[str] = set()
+    for variants in [(), *((name,) for name in sorted(found.names))]:
+        for isa in ISAS:
+            try:
+                compiled = compile_text(text, str(path), isa=isa, cpus=CHECK_CPUS, variants=variants)
+            except WorkloadError as error:
+                problems += [p for p in error.problems if p not in problems]
+            else:
+                functions |= compiled.called
+    if not problems:
+        problems = never_called(nodes, functions)
+    if problems:
+        raise WorkloadError(problems)
+    return f"{len(functions)} functions, {len(found.names)} variants, x86 and power"
+
+
+def never_called(nodes: tuple[s.Statement, ...], called: set[str]) -> list[Problem]:
+    """Functions and paths no variant reaches: usually a misspelt call, and never checked inside."""
+    problems = []
+    for node in nodes:
+        if isinstance(node, s.Function | s.Path) and node.name not in called:
+            kind = "function" if isinstance(node, s.Function) else "path"
+            problems.append(Problem(str(node.pos), f"{kind} {node.name!r} is never used", "call it, or remove it"))
+    return problems
