@@ -207,8 +207,10 @@ def draw(rows: list[Row], path: Path) -> None:
     figure = Figure(figsize=(5.4 + 4.2 * len(columns), 4.2), layout="constrained")    # not pyplot: no display, no state
     axes = figure.subplots(1, 1 + len(columns), squeeze=False, width_ratios=[1.25] + [1.0] * len(columns))
     _draw_rate(axes[0][0], [r for r in rows if r.quantity == "rate"])
+    shares = [r for r in rows if r.quantity == "primitives"]
+    widest = max((100 * max(r.simulated or 0.0, r.published or 0.0) for r in shares), default=0.0)
     for axis, cpus in zip(axes[0][1:], columns, strict=True):
-        _draw_shares(axis, [r for r in rows if r.quantity == "primitives" and r.cpus == cpus], cpus)
+        _draw_shares(axis, [r for r in shares if r.cpus == cpus], cpus, 1.1 * widest)
     figure.savefig(path, dpi=150)
 
 
@@ -220,15 +222,16 @@ def _draw_rate(axis: Axes, rows: list[Row]) -> None:
     axis.plot(list(points), [g * on_wire for g in points.values()], "D", markerfacecolor="none", color=ON_WIRE, markersize=8,
               label="published, if 20 B on the wire count")
     for cpus, gbps in points.items():
-        axis.annotate(role(cpus), (cpus, gbps), (0, 9), textcoords="offset points", ha="center", fontsize=8, color=PUBLISHED)
-    axis.set(xlabel="CPUs (hardware threads)", ylabel="forwarding rate, Gbit/s", title="IPv6 forwarding, T4240", xlim=(0, 25.5))
+        label = "calibration point" if role(cpus) == "calibrated" else "to be predicted"
+        axis.annotate(label, (cpus, gbps), (0, 9), textcoords="offset points", ha="center", fontsize=8, color=PUBLISHED)
+    axis.set(xlabel="CPUs (hardware threads)", ylabel="forwarding rate, Gbit/s", title="IPv6 forwarding, T4240", xlim=(0, 27))
     axis.set_ylim(0, 1.15 * max([r.simulated or 0.0 for r in rows] + list(points.values())))
     axis.set_xticks(sorted({r.cpus for r in rows} | set(points)))
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8, loc="lower right")
 
 
-def _draw_shares(axis: Axes, rows: list[Row], cpus: int) -> None:
+def _draw_shares(axis: Axes, rows: list[Row], cpus: int, limit: float) -> None:
     heights = range(len(rows))
     axis.barh([h - 0.2 for h in heights], [100 * (r.simulated or 0.0) for r in rows], 0.38, color=SIMULATED, label="simulated")
     axis.barh([h + 0.2 for h in heights], [100 * (r.published or 0.0) for r in rows], 0.38, color=PUBLISHED, label="published")
@@ -237,7 +240,7 @@ def _draw_shares(axis: Axes, rows: list[Row], cpus: int) -> None:
             axis.annotate(f"not listed (< {100 * row.floor:.1f} %)", (0.4, h + 0.2), va="center", fontsize=7, color=PUBLISHED)
     axis.set_yticks(list(heights), [r.name for r in rows], fontsize=8)
     axis.invert_yaxis()
-    axis.set(xlabel="share of busy cycles, %", title=f"{cpus} CPUs ({role(cpus)})", xlim=(0, 40))
+    axis.set(xlabel="share of busy cycles, %", title=f"{cpus} CPUs ({role(cpus)})", xlim=(0, limit))
     axis.grid(axis="x", alpha=0.3)
     axis.legend(fontsize=8, loc="lower right")
 

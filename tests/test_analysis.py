@@ -161,6 +161,16 @@ def test_command_on_results(tmp_path):
     assert (tmp_path / "out" / "ipv6_scaling.md").read_text() == done.stdout
 
 
+@pytest.mark.slow
+def test_command_makes_the_runs_itself(tmp_path):
+    """One CPU alone: nobody contends, so the atomics of the path are cheap and the rate is far below the link's."""
+    done = run("-o", tmp_path, "--cpus", "1", "--variant", "rcu_table")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "results" / "ipv6_fwd-01.h5").is_file()
+    rate = next(line for line in done.stdout.splitlines() if line.startswith("| 1 |"))
+    assert 0.2 < float(rate.split("|")[2]) < 1.5, "Mpacket/s"
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--cpus", "1,25"], "is not a list of CPU counts"),
     (["--cpus", "1-4"], "is not a list of CPU counts"),

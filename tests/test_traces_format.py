@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from traces_building import BASE_VA, pc_table, raw, write
 
 from cohsim.errors import TraceError
-from cohsim.traces import load_recorded
+from cohsim.traces import is_recorded, load_recorded
 from cohsim.traces.mtc import decode_stream, read_container
 from cohsim.traces.pack import encode_stream
 from cohsim.traces.records import OP_ATOMIC, OP_HARDWARE, OP_INTERRUPT, OP_MMIO, OP_NEW_PAGE, RAW, Kind
@@ -168,6 +168,13 @@ def test_foreign_files(tmp_path: Path, content: bytes, expected: str) -> None:
 def test_no_file_and_a_directory(tmp_path: Path) -> None:
     assert "cannot read the file (No such file" in refused(tmp_path / "absent.mtc.xz")
     assert "cannot read the file (Is a directory)" in refused(tmp_path)
+
+
+def test_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "a.trace").write_text("cohsim-trace 1\n")
+    (tmp_path / "renamed").write_bytes(lzma.compress(b"x"))
+    assert is_recorded(tmp_path / "absent.mtc.xz") and is_recorded(tmp_path / "renamed")
+    assert not is_recorded(tmp_path / "a.trace") and not is_recorded(tmp_path) and not is_recorded(tmp_path / "absent")
 
 
 def test_unknown_architecture(tmp_path: Path) -> None:

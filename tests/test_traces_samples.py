@@ -94,6 +94,7 @@ def test_whole_sample_equals_the_reference_reader(reference: ModuleType) -> None
 
 
 @needs_shared
+@pytest.mark.slow
 def test_cut_of_the_full_capture_is_the_shipped_file(tmp_path: Path) -> None:
     """The shipped file can be made again, and holds what the full capture begins with."""
     full = load_recorded(sample("e6500-vlan-pmtu"))

@@ -1,4 +1,5 @@
 """The synchronisation library computes what it should: mutual exclusion, no lost update, no lost wake-up."""
+
 from __future__ import annotations
 
 import pytest
@@ -33,9 +34,12 @@ SECTION = """
     {unlock}
 """
 LOCKS = {
-    "ticket": ("ticket_lock lock.half", "ticket_unlock lock.half"), "tas": ("tas_lock lock.half", "tas_unlock lock.half"),
-    "ttas": ("ttas_lock lock.half", "ttas_unlock lock.half"), "mcs": ("mcs_lock lock.word, node", "mcs_unlock lock.word, node"),
-    "queued": ("queued_lock lock.half", "queued_unlock lock.half"), "spin": ("spin_lock lock.half", "spin_unlock lock.half"),
+    "ticket": ("ticket_lock lock.half", "ticket_unlock lock.half"),
+    "tas": ("tas_lock lock.half", "tas_unlock lock.half"),
+    "ttas": ("ttas_lock lock.half", "ttas_unlock lock.half"),
+    "mcs": ("mcs_lock lock.word, node", "mcs_unlock lock.word, node"),
+    "queued": ("queued_lock lock.half", "queued_unlock lock.half"),
+    "spin": ("spin_lock lock.half", "spin_unlock lock.half"),
     "write": ("write_lock lock.half", "write_unlock lock.half"),
     "trylock": ("label again\n    ok = spin_trylock lock.half\n    if ok == 0 goto again", "spin_unlock lock.half"),
     "ticket_trylock": ("label again\n    ok = ticket_trylock lock.half\n    if ok == 0 goto again", "ticket_unlock lock.half"),
@@ -87,7 +91,7 @@ def test_kernel_default_spinlock(isa: str, kernel: str) -> None:
         m.run(5, seed=seed)
         assert m.word("counter") == 15
     pending_is_used = any(u["op"] == Op.RMW and u["imm"] == 0x100 and u["size"] == 4 for u in w.uops)
-    assert pending_is_used == (isa == "x86" and kernel == "4.4")     # queued spinlock from 4.2
+    assert pending_is_used == (isa == "x86" and kernel == "4.4")  # queued spinlock from 4.2
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -104,7 +108,9 @@ def test_ticket_wraps_around(isa: str) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_readers_share_and_exclude_the_writer(isa: str) -> None:
-    text = HEADER + """
+    text = (
+        HEADER
+        + """
 path reader
     read_lock lock.half
     n = atomic_inc_return inside.half
@@ -128,6 +134,7 @@ run
     cpu 0..2 runs reader
     cpu 3 runs writer
 """
+    )
     w = compile_text(text, "rw.trace", isa=isa, cpus=4).workload
     shared = 0
     for seed in range(20):
@@ -142,8 +149,12 @@ run
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_read_trylock_fails_under_a_writer(isa: str) -> None:
-    w = workload("    write_lock lock.half\n    r = read_trylock lock.half\n    store counter.word = r\n    write_unlock lock.half\n"
-                 "    r = read_trylock lock.half\n    store counter.half = r\n    read_unlock lock.half", isa, 1)
+    w = workload(
+        "    write_lock lock.half\n    r = read_trylock lock.half\n    store counter.word = r\n    write_unlock lock.half\n"
+        "    r = read_trylock lock.half\n    store counter.half = r\n    read_unlock lock.half",
+        isa,
+        1,
+    )
     m = Interpreter(w)
     m.run(1)
     assert (m.word("counter"), m.word("counter", 8, 4)) == (0, 1)
@@ -152,7 +163,9 @@ def test_read_trylock_fails_under_a_writer(isa: str) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_seqlock_readers_never_use_a_torn_pair(isa: str) -> None:
-    text = HEADER + """
+    text = (
+        HEADER
+        + """
 path reader
     label again
     s = read_seqbegin lock.word
@@ -173,20 +186,25 @@ run
     cpu 0..1 runs reader
     cpu 2..3 runs writer
 """
+    )
     w = compile_text(text, "seq.trace", isa=isa, cpus=4).workload
     for seed in range(15):
         m = Interpreter(w)
         m.run(6, seed=seed)
         assert overlaps(m) == [0] * 4
         assert m.word("counter") == 12
-        assert m.word("lock") == 24          # two steps per writer section, even at rest
+        assert m.word("lock") == 24  # two steps per writer section, even at rest
 
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_rcu_read_side(isa: str) -> None:
     free = workload("    rcu_read_lock\n    rcu_read_unlock", isa, 1)
     assert not any(u["op"] in (Op.LOAD, Op.STORE, Op.RMW, Op.LL, Op.FENCE) for u in free.uops)
-    counted = workload("    rcu_read_lock_preempt\n    v = load this_cpu.rcu_nesting\n    store seen.word = v\n    rcu_read_unlock_preempt", isa, 2)
+    counted = workload(
+        "    rcu_read_lock_preempt\n    v = load this_cpu.rcu_nesting\n    store seen.word = v\n    rcu_read_unlock_preempt",
+        isa,
+        2,
+    )
     m = Interpreter(counted)
     m.run(3, seed=1)
     assert overlaps(m) == [1, 1]
@@ -207,7 +225,9 @@ def test_wait_loops_are_spin(kind: str, isa: str) -> None:
 
 
 def test_tokens_differ_per_cpu_on_power() -> None:
-    w = workload("    spin_lock lock.half\n    v = load lock.half\n    store seen.word = v\n    spin_unlock lock.half", "power", 2)
+    w = workload(
+        "    spin_lock lock.half\n    v = load lock.half\n    store seen.word = v\n    spin_unlock lock.half", "power", 2
+    )
     m = Interpreter(w)
     m.run(1)
     assert overlaps(m) == [0x80000000, 0x80000001]

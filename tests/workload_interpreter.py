@@ -1,4 +1,5 @@
 """A sequential interpreter of micro-operations: what a program computes, without caches or time. Independent of the core."""
+
 from __future__ import annotations
 
 import random
@@ -14,11 +15,27 @@ def signed(x: int) -> int:
     return x - (1 << 64) if x >> 63 else x
 
 
-ALU = {Alu.ADD: lambda x, v: x + v, Alu.SUB: lambda x, v: x - v, Alu.AND: lambda x, v: x & v, Alu.OR: lambda x, v: x | v,
-       Alu.XOR: lambda x, v: x ^ v, Alu.XCHG: lambda x, v: v, Alu.SHL: lambda x, v: x << (v & 63), Alu.SHR: lambda x, v: x >> (v & 63)}
-COND = {Cond.ALWAYS: lambda x, v: True, Cond.EQ: lambda x, v: x == v, Cond.NE: lambda x, v: x != v,
-        Cond.LT: lambda x, v: signed(x) < signed(v), Cond.GE: lambda x, v: signed(x) >= signed(v), Cond.LTU: lambda x, v: x < v,
-        Cond.GEU: lambda x, v: x >= v, Cond.BITS: lambda x, v: x & v != 0, Cond.NOBITS: lambda x, v: x & v == 0}
+ALU = {
+    Alu.ADD: lambda x, v: x + v,
+    Alu.SUB: lambda x, v: x - v,
+    Alu.AND: lambda x, v: x & v,
+    Alu.OR: lambda x, v: x | v,
+    Alu.XOR: lambda x, v: x ^ v,
+    Alu.XCHG: lambda x, v: v,
+    Alu.SHL: lambda x, v: x << (v & 63),
+    Alu.SHR: lambda x, v: x >> (v & 63),
+}
+COND = {
+    Cond.ALWAYS: lambda x, v: True,
+    Cond.EQ: lambda x, v: x == v,
+    Cond.NE: lambda x, v: x != v,
+    Cond.LT: lambda x, v: signed(x) < signed(v),
+    Cond.GE: lambda x, v: signed(x) >= signed(v),
+    Cond.LTU: lambda x, v: x < v,
+    Cond.GEU: lambda x, v: x >= v,
+    Cond.BITS: lambda x, v: x & v != 0,
+    Cond.NOBITS: lambda x, v: x & v == 0,
+}
 
 
 class Interpreter:
@@ -28,7 +45,7 @@ class Interpreter:
         self.w = workload
         self.memory: dict[int, int] = {}
         self.pc = [int(e) for e in workload.entry]
-        self.registers = [[0xDEAD] * 16 for _ in range(workload.cpus)]      # garbage: a program must set what it reads
+        self.registers = [[0xDEAD] * 16 for _ in range(workload.cpus)]  # garbage: a program must set what it reads
         self.iterations = [0] * workload.cpus
         self.reservation: list[int | None] = [None] * workload.cpus
         self.halted = [False] * workload.cpus
@@ -107,4 +124,3 @@ class Interpreter:
                     waiting.remove(cpu)
                     break
         raise AssertionError(f"no progress: CPUs {waiting} at {[self.pc[c] for c in waiting]}")
-

@@ -57,10 +57,12 @@ def docs_command() -> None:
 @click.argument("names", nargs=-1, required=True, type=NAME)
 @click.option("--caches", type=click.IntRange(2, 5), default=3, show_default=True, help="Nodes; all numbers from 2 are searched.")
 @HOME
-@click.option("--cluster", is_flag=True, help="Search clusters of two cores with write-through L1s and LL/SC instead (broadcast home, unless --home).")
+@click.option("--cluster", is_flag=True,
+              help="Search clusters of two cores with write-through L1s and LL/SC instead (broadcast home, unless --home).")
 @click.option("--mutants", "planted", is_flag=True, help="Plant every single-row error and report which are noticed (minutes).")
 @click.option("--json", "json_target", metavar="FILE", help="Write the outcome as JSON; - is stdout.")
-def check_command(names: tuple[str, ...], caches: int, home: str | None, cluster: bool, planted: bool, json_target: str | None) -> None:
+def check_command(names: tuple[str, ...], caches: int, home: str | None, cluster: bool, planted: bool,
+                  json_target: str | None) -> None:
     """Search all reachable states of one line; print the shortest counterexample. Exit code 1 if a property fails."""
     if cluster and planted:
         raise click.UsageError("--cluster and --mutants exclude each other")
@@ -118,8 +120,8 @@ def _mutants(name: str, caches: int, quiet: bool) -> dict[str, Any]:
     by = Counter((bool(v.lint), bool(v.search)) for v in verdicts)
     missed = [v.what for v in verdicts if not (v.lint or v.search)]
     if not quiet:
-        click.echo(f"{name}: {len(verdicts)} planted errors, {len(verdicts) - len(missed)} noticed: {by[True, True]} by lint and search, "
-                   f"{by[True, False]} by lint only, {by[False, True]} by search only")
+        click.echo(f"{name}: {len(verdicts)} planted errors, {len(verdicts) - len(missed)} noticed: {by[True, True]} by lint and "
+                   f"search, {by[True, False]} by lint only, {by[False, True]} by search only")
         for what in missed:
             click.echo(f"{name}: not noticed: {what}")
     return {"protocol": name, "holds": not missed, "planted": len(verdicts), "missed": missed,

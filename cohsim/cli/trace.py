@@ -1,4 +1,5 @@
 """``cohsim trace``: check workload files and show what they mean."""
+
 from __future__ import annotations
 
 import sys
@@ -40,13 +41,17 @@ def check(files: tuple[str, ...]) -> None:
 @click.option("--isa", type=click.Choice(ISAS), default="x86", show_default=True, help="Instruction set to lower for.")
 @click.option("--cpus", type=int, default=2, show_default=True, help="Number of CPUs.")
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Switch a variant on. Repeatable.")
-@click.option("--layout", "layouts", multiple=True, metavar="OPTION", help="Try another layout, e.g. rt6_info.rt6i_gateway@192. Repeatable.")
+@click.option(
+    "--layout", "layouts", multiple=True, metavar="OPTION", help="Try another layout, e.g. rt6_info.rt6i_gateway@192. Repeatable."
+)
 @click.option("--kernel", metavar="VERSION", help="Kernel version instead of the file's.")
 def info(file: str, isa: str, cpus: int, variants: tuple[str, ...], layouts: tuple[str, ...], kernel: str | None) -> None:
     """Addresses, lines and their writers, counts per path, and the lowered primitives of FILE (or a bundled name)."""
     try:
         path = find_data("workloads", file, SUFFIX)
-        compilation = compile_text(read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel)
+        compilation = compile_text(
+            read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel
+        )
     except InputError as error:
         _print_problems(error)
         sys.exit(2)

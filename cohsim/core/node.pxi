@@ -259,6 +259,26 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
     return 0
 
 
+cdef void release_snoops(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
+    # The line's head has gone to the home: snoops that wait behind it are older in the home's order and must not wait for it.
+    cdef Way* w = &n.ways[wi]
+    cdef int32_t r = w.qhead, before = -1, following
+    while r >= 0 and not s.fault:
+        following = s.reqs[r].next
+        if s.reqs[r].kind == 0:
+            if before < 0:
+                w.qhead = following
+            else:
+                s.reqs[before].next = following
+            if following < 0:
+                w.qtail = before
+            snoop_apply(s, n, wi, s.reqs[r].line, s.reqs[r].txn, t)
+            req_free(s, r)
+        else:
+            before = r
+        r = following
+
+
 cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
     # Serve the line's waiting operations as far as its occupancy and state allow.
     cdef Way* w = &n.ways[wi]
@@ -277,6 +297,7 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
                 line_count(s, w.tag, LS_QUEUE, t - s.reqs[r].queued, t)
         else:
             queue_front(s, &w.qhead, &w.qtail, r, t)
+            release_snoops(s, n, wi, t)
             return
     if w.qhead < 0 and w.state == S_I:
         w.tag = -1

@@ -12,7 +12,7 @@ Checked in every reachable state of one line, n nodes and the home (``reference.
 """
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,9 +44,9 @@ class CheckedModel(Model):
             raise Violation(f"SWMR: {' '.join(names)}")
         if sum(name in RESPONSIBLE for name in names) > 1:
             raise Violation(f"two nodes answer for the line: {' '.join(names)}")
-        if not self.directory and sum(name in FORWARDER for name in names) > 1:   # a directory answers readers itself: F is an S
+        if not self.directory and sum(name in FORWARDER for name in names) > 1:   # see mesif.py
             raise Violation(f"two forwarders: {' '.join(names)}")
-        if self.directory and any(p != "N" and not record[4] for p, record in zip(permissions, state[1])):
+        if self.directory and any(p != "N" and not record[4] for p, record in zip(permissions, state[1], strict=True)):
             raise Violation("inclusion: a node holds a copy although its core-valid bit is clear")
 
     def quiet(self, state: State) -> bool:
@@ -59,9 +59,10 @@ class CheckedModel(Model):
         home, records = state
         parts = []
         for i, (st, fresh, up, down, bit, own, cur, queued) in enumerate(records):
-            marks = ("" if fresh or self.node.states[st] == "N" else " stale") + (" bit" if bit else "") + (" owner" if own else "")
-            wires = (f" to-home[{' '.join(m[0] for m in up)}]" if up else "") + (f" to-node[{' '.join(m[0] for m in down)}]" if down else "")
-            parts.append(f"{i}:{st}{marks}{wires}" + (f" waits[{queued[1]}]" if queued else "") + (" served" if cur else ""))
+            parts.append(f"{i}:{st}" + ("" if fresh or self.node.states[st] == "N" else " stale") + (" bit" if bit else "")
+                         + (" owner" if own else "") + (f" to-home[{' '.join(m[0] for m in up)}]" if up else "")
+                         + (f" to-node[{' '.join(m[0] for m in down)}]" if down else "")
+                         + (f" waits[{queued[1]}]" if queued else "") + (" served" if cur else ""))
         return f"{' | '.join(parts)} | home {home[0]} {home[1]}".rstrip() + ("" if home[6] else ", home data old")
 
 
@@ -86,17 +87,22 @@ def search(node: Controller, home: Controller, mode: str, nodes: int, *, flat: b
     model = CheckedModel(node, home, mode)
     if not flat:
         return explore(model, nodes, limit=limit), model.offered
-    other = FlatExecutor(compile_table(node, NODE_STATES), compile_table(home, HOME_STATES), node.actions, home.actions,
-                         model.directory)
+    arrays = FlatExecutor(compile_table(node, NODE_STATES), compile_table(home, HOME_STATES), node.actions, home.actions,
+                          model.directory)
+    return explore(model, nodes, limit=limit, on_state=agreement(arrays)), model.offered
+
+
+def agreement(arrays: FlatExecutor) -> Callable[[State, list[tuple[Step, State]]], None]:
+    """For :func:`explore`: raise :class:`Violation` where the arrays' transitions are not those of the rows."""
 
     def compare(state: State, following: list[tuple[Step, State]]) -> None:
         expected = {canonical(after) for _, after in following}
-        found = {canonical(after) for after in other.successors(state)}
+        found = {canonical(after) for after in arrays.successors(state)}
         if expected != found:
             raise Violation(f"the core's arrays and the rows disagree: {len(found - expected)} transitions only by the arrays, "
                             f"{len(expected - found)} only by the rows")
 
-    return explore(model, nodes, limit=limit, on_state=compare), model.offered
+    return compare
 
 
 def check_protocol(name: str, nodes: int = 3, homes: tuple[str, ...] = HOMES) -> ProtocolReport:

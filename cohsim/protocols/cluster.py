@@ -30,6 +30,8 @@ IDLE, RESERVED = "idle", "reserved"
 EVENT = {"Load": "Load", "LL": "Load", "Store": "Store", "SC": "Store"}
 Core = tuple[int, int, int, str, int]
 Local = tuple[Any, tuple[Core, ...]]
+Move = tuple[str, str, bool, Local, bool]
+"""(event, remark, spontaneous, cluster after, stored)"""
 START: Core = (NONE, 0, 0, IDLE, 0)
 
 
@@ -44,7 +46,7 @@ class ClusterModel:
                  faults: frozenset[str] = frozenset()):
         self.model = Model(node, home, mode)
         self.table, self.cores, self.contention, self.faults = node, cores, contention, faults
-        self._memo: dict[Local, list[tuple[str, str, bool, Local, bool]]] = {}
+        self._memo: dict[Local, list[Move]] = {}
 
     def initial(self, nodes: int) -> Any:
         """Nothing cached, all cores idle."""
@@ -99,10 +101,10 @@ class ClusterModel:
         records = tuple(record for record, _ in nodes)
         for step, (after_home, after_records) in self.model.home_steps((home, records)):
             if not (self.contention and step.spontaneous):
-                yield step, (after_home, tuple((r, cores) for r, (_, cores) in zip(after_records, nodes)))
+                yield step, (after_home, tuple((r, cores) for r, (_, cores) in zip(after_records, nodes, strict=True)))
 
     # ---- one cluster -------------------------------------------------------------------------------------------------
-    def _local(self, local: Local, i: int) -> Iterator[tuple[str, str, bool, Local, bool]]:
+    def _local(self, local: Local, i: int) -> Iterator[Move]:
         """(event, remark, spontaneous, cluster after, stored) of everything that can happen in one cluster."""
         record, cores = local
         yield from self._issue(record, cores)
@@ -121,7 +123,7 @@ class ClusterModel:
                 emptied = tuple((NONE, c[1] if "reservation-evict" in self.faults else 0, *c[2:]) for c in cores)
                 yield "Evict", "", True, (after, emptied), False
 
-    def _issue(self, record: Any, cores: tuple[Core, ...]) -> Iterator[tuple[str, str, bool, Local, bool]]:
+    def _issue(self, record: Any, cores: tuple[Core, ...]) -> Iterator[Move]:
         for k, (l1, reserved, undisturbed, doing, phase) in enumerate(cores):
             wishes = {IDLE: ("LL",) if self.contention else ("Load", "Store", "LL"), RESERVED: ("SC",)}.get(doing, ())
             for wish in wishes:
@@ -129,7 +131,7 @@ class ClusterModel:
                     core = (l1, reserved, undisturbed, wish, phase)
                     yield wish, f"core {k} issues", not self.contention, (record, _with(cores, k, core)), False
 
-    def _serve(self, record: Any, cores: tuple[Core, ...], k: int, i: int) -> Iterator[tuple[str, str, bool, Local, bool]]:
+    def _serve(self, record: Any, cores: tuple[Core, ...], k: int, i: int) -> Iterator[Move]:
         """The L2 looks up the operation of core k: fails, hits, or sends a request; a store waits for the other L1s."""
         l1, reserved, undisturbed, doing, _ = cores[k]
         event = EVENT[doing]
@@ -152,7 +154,7 @@ class ClusterModel:
     def _others_hold(self, cores: tuple[Core, ...], k: int) -> bool:
         return "l1-store" not in self.faults and any(core[0] != NONE for j, core in enumerate(cores) if j != k)
 
-    def _remove_l1(self, record: Any, cores: tuple[Core, ...], served: int | None) -> Iterator[tuple[str, str, bool, Local, bool]]:
+    def _remove_l1(self, record: Any, cores: tuple[Core, ...], served: int | None) -> Iterator[Move]:
         snooped = any(event == "SnpM" for event, _ in record[3])
         storing = served is not None and EVENT[cores[served][3]] == "Store"
         for k, core in enumerate(cores):
@@ -160,7 +162,7 @@ class ClusterModel:
                 yield "Inv", f"L1 of core {k}", False, (record, _with(cores, k, (NONE, *core[1:]))), False
 
     def _message(self, record: Any, cores: tuple[Core, ...], served: int | None, i: int, event: str, data: int,
-                 down: tuple[Any, ...]) -> Iterator[tuple[str, str, bool, Local, bool]]:
+                 down: tuple[Any, ...]) -> Iterator[Move]:
         row = self.model.row(self.table, record[0], event, i)
         if row is None:
             return
@@ -179,7 +181,7 @@ class ClusterModel:
         yield event, "", False, (after, cores), False
 
     def _complete(self, record: Any, cores: tuple[Core, ...], k: int, row: Row, i: int, data: int,
-                  down: tuple[Any, ...]) -> tuple[str, str, bool, Local, bool]:
+                  down: tuple[Any, ...]) -> Move:
         """Core k's operation is performed at the L2 (or, for an SC without reservation, fails with the line in hand)."""
         l1, reserved, undisturbed, doing, _ = cores[k]
         failed = doing == "SC" and not reserved
@@ -188,7 +190,8 @@ class ClusterModel:
         after, stored = self.model.perform(record, row, i, data, down)
         if stored:
             if doing == "SC" and not undisturbed:
-                raise Violation("LL/SC: an SC succeeds although another store came since its LL", Step("node", i, row.state, row.event))
+                raise Violation("LL/SC: an SC succeeds although another store came since its LL",
+                                Step("node", i, row.state, row.event))
             keep = "reservation-store" in self.faults
             others = tuple((core[0] if core[0] == NONE else 0, core[1] if keep else 0, 0, *core[3:]) for core in cores)
             mine: Core = (l1 if l1 == NONE else 1, 0 if doing == "SC" else reserved, 0 if doing == "SC" else undisturbed, IDLE, 0)

@@ -103,7 +103,8 @@ def unfinished(model: Explorable, states: list[Any], edges: array[int], first: a
     return next(k for k in range(len(states)) if incoming[k]), "livelock: messages can go round for ever from here"
 
 
-def trace_to(model: Explorable, nodes: int, states: list[Any], parent: array[int], k: int, problem: Violation | None) -> list[str]:
+def trace_to(model: Explorable, nodes: int, states: list[Any], parent: array[int], k: int,
+             problem: Violation | None) -> list[str]:
     """The path to state k with node numbers that stay the same from step to step, replayed without sorting."""
     path = []
     while k >= 0:

@@ -20,7 +20,8 @@ _RESPONSES = {"rsp_none": ("RspNone", False), "rsp_shared": ("RspShared", False)
 class FlatExecutor:
     """Transitions of (node, home) arrays; same states as :class:`cohsim.protocols.reference.Model`."""
 
-    def __init__(self, node: FlatTable, home: FlatTable, node_actions: tuple[str, ...], home_actions: tuple[str, ...], directory: bool):
+    def __init__(self, node: FlatTable, home: FlatTable, node_actions: tuple[str, ...], home_actions: tuple[str, ...],
+                 directory: bool):
         self.directory = directory
         self.node_next, self.node_ops = node.next.tolist(), node.ops.tolist()
         self.home_next, self.home_ops = home.next.tolist(), home.ops.tolist()
@@ -180,5 +181,5 @@ class FlatExecutor:
 def _aged(one: Any) -> Any:
     """A node's record after another node's store."""
     state, _, outbox, inbox, bit, own, cur, queued = one
-    return (state, 0, tuple((m, min(d, 0), c) for m, d, c in outbox), tuple(sorted((m, min(d, 0)) for m, d in inbox)), bit, own, cur,
-            (queued[0], queued[1], min(queued[2], 0)) if queued else ())
+    return (state, 0, tuple((m, min(d, 0), c) for m, d, c in outbox), tuple(sorted((m, min(d, 0)) for m, d in inbox)),
+            bit, own, cur, (queued[0], queued[1], min(queued[2], 0)) if queued else ())

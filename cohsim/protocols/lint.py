@@ -25,7 +25,8 @@ DIRTY = frozenset({"M", "O", "OM", "MI"})
 def lint(node: Controller, home: Controller) -> list[str]:
     """Complaints about a pair of tables, one line each; empty means clean."""
     found: list[str] = []
-    for table, rules in ((node, (_core_events, _finishes, _answers, _data_moves, _reachable_names)), (home, (_home_frame, _home_rows))):
+    node_rules = (_core_events, _finishes, _answers, _data_moves, _reachable_names)
+    for table, rules in ((node, node_rules), (home, (_home_frame, _home_rows))):
         for rule in rules:
             found += (f"{table.name}: {complaint}" for complaint in rule(table))
     found += _between(node, home)
@@ -223,9 +224,10 @@ def _between(node: Controller, home: Controller) -> Iterator[str]:
     home_words = {a for _, _, row in _working(home) for a in row.actions}
     node_events = {event for _, event, _ in _working(node)}
     home_events = {event for state, event, _ in _working(home) if state == "Busy"}
+    wrong = {True: "sent but not understood", False: "understood but never sent"}
     for word, event in ANSWER.items():
         if (word in node_words) != (event in home_events):
-            yield f"node {word} and home {event}: " + ("sent but not understood" if word in node_words else "understood but never sent")
+            yield f"node {word} and home {event}: {wrong[word in node_words]}"
     for word, event in GRANTS.items():
         if (word in home_words) != (event in node_events):
-            yield f"home {word} and node {event}: " + ("sent but not understood" if word in home_words else "understood but never sent")
+            yield f"home {word} and node {event}: {wrong[word in home_words]}"

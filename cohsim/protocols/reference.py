@@ -24,7 +24,7 @@ What the tables leave to the home controller, and the core must do the same:
   owner and ``no_holder`` clear the record. An answer to snoop_write without ``note_sharer`` clears the bit.
 - GetS is Ready as ReadyS if another node has its bit set (directory) or an answer kept a copy (broadcast), else as ReadyE.
 - The requester is sent the data of an answer if there were any, else the home's.
-- ``cancel`` turns the node's queued Upg into GetM, its queued PutM into PutMStale; without one it means nothing (a
+- ``cancel`` turns the node's queued Upg into GetM, its queued PutM into PutMStale. With none queued it means nothing (a
   broadcast can meet a node whose PutM is done and whose PutAck is on its way).
 - ``Recall`` can come at any time (directory only: an inclusive home needs the place).
 """
@@ -268,7 +268,7 @@ class Model:
             line.after_answer(row, i)
         if row.next == "Wait" and hst != "Wait":
             line.kept, line.noted, line.looked_up = 0, NONE, NONE     # used up: keeps equal futures equal
-        changed = tuple((*r[:3], tuple(sorted(r[3])), *r[4:]) if r is not o else r for r, o in zip(line.records, records))
+        changed = tuple((*r[:3], tuple(sorted(r[3])), *r[4:]) if r is not o else r for r, o in zip(line.records, records, strict=True))
         after = (row.next, line.request, line.pending, line.kept, line.noted, line.looked_up, line.memory)
         yield Step("home", i, hst, event, remark, spontaneous), (after, changed)
 
@@ -282,7 +282,7 @@ class _Line:
 
     def _set(self, i: int, **changes: Any) -> None:
         names = ("state", "fresh", "up", "down", "bit", "own", "cur", "queued")
-        self.records[i] = tuple(changes.get(name, value) for name, value in zip(names, self.records[i]))
+        self.records[i] = tuple(changes.get(name, value) for name, value in zip(names, self.records[i], strict=True))
 
     def _send(self, i: int, name: str, data: int = NONE) -> None:
         self._set(i, down=(*self.records[i][3], (name, data)))

@@ -22,6 +22,7 @@ from cohsim.traces.records import KINDS_WITH_ADDRESS, OP_EVENT_SHIFT, OP_KIND, O
 from cohsim.traces.varint import decode_varints, unzigzag
 
 MAGIC = b"MTC1"
+XZ_MAGIC = b"\xfd7zXZ\0"
 COLUMNS = ("OP", "G", "P", "A", "X")
 MAX_BODY_BYTES = 4 << 30       # some 500 M records; a file that unpacks to more is refused instead of filling the memory
 MAX_VCPUS = 128                # a vCPU number is one byte, and one varint byte in the interleave
@@ -90,6 +91,18 @@ def unpack(path: Path) -> bytes:
             fail(path, "this is not a recorded trace (not xz-compressed)", "give a .mtc.xz file made by the capture tools")
         fail(path, f"the compressed data is corrupt ({error})")
     return b"".join(parts)
+
+
+def is_recorded(path: str | Path) -> bool:
+    """Whether ``path`` is meant to be a recorded trace: named ``*.mtc.xz`` or ``*.mtc``, or xz-compressed whatever its name."""
+    path = Path(path)
+    if path.name.endswith((".mtc.xz", ".mtc")):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(XZ_MAGIC)) == XZ_MAGIC
+    except OSError:
+        return False                                         # whoever opens it says why it cannot be read
 
 
 class _Body:

@@ -180,15 +180,17 @@ def _place_rest(place: _Placement, touch: np.ndarray, uop_op: np.ndarray, uop_fu
         line = at // line_bytes * line_bytes
         if place.covering(at) is None and _overlaps(place, line, line_bytes):
             start = max(line, place.end_before(at))
-            place.add_object(f"page {start >> PAGE_SHIFT:x}+0x{start & (1 << PAGE_SHIFT) - 1:x}", start, line + line_bytes - start,
-                             "shared", "page")
+            place.add_object(_page_name(start), start, line + line_bytes - start, "shared", "page")
     bare = {int(line) for line in lines if not _overlaps(place, int(line), line_bytes)}
     contended = _contended_functions(touch, uop_op, uop_function, bare, line_bytes)
     for line, functions in sorted(contended.items()):
         place.add_object(f"line {line:x} ({', '.join(functions)})", line, line_bytes, "shared", "line")
-    for page, run in _runs(sorted(bare - contended.keys()), line_bytes):
-        offset = run[0] & ((1 << PAGE_SHIFT) - 1)
-        place.add_object(f"page {page:x}+0x{offset:x}", run[0], run[-1] + line_bytes - run[0], "shared", "page")
+    for run in _runs(sorted(bare - contended.keys()), line_bytes):
+        place.add_object(_page_name(run[0]), run[0], run[-1] + line_bytes - run[0], "shared", "page")
+
+
+def _page_name(address: int) -> str:
+    return f"page {address >> PAGE_SHIFT:x}+0x{address & ((1 << PAGE_SHIFT) - 1):x}"
 
 
 def _overlaps(place: _Placement, line: int, line_bytes: int) -> bool:
@@ -219,16 +221,16 @@ def _contended_functions(touch: np.ndarray, uop_op: np.ndarray, uop_function: li
     return {at: sorted(use[at], key=lambda f: (-use[at][f], f))[:FUNCTIONS_IN_A_NAME] for at in notable}
 
 
-def _runs(lines: list[int], line_bytes: int) -> Iterable[tuple[int, list[int]]]:
-    """Adjacent lines of one page together: (page number, lines)."""
+def _runs(lines: list[int], line_bytes: int) -> Iterable[list[int]]:
+    """Adjacent lines of one page together."""
     run: list[int] = []
     for line in lines:
         if run and (line != run[-1] + line_bytes or line >> PAGE_SHIFT != run[0] >> PAGE_SHIFT):
-            yield run[0] >> PAGE_SHIFT, run
+            yield run
             run = []
         run.append(line)
     if run:
-        yield run[0] >> PAGE_SHIFT, run
+        yield run
 
 
 def _finish(place: _Placement, address: np.ndarray, extent: np.ndarray, line_bytes: int) -> Names:

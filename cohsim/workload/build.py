@@ -1,4 +1,5 @@
 """Statements to micro-operations: inlining, control flow, attribution."""
+
 from __future__ import annotations
 
 import zlib
@@ -13,7 +14,7 @@ from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lower
 from cohsim.workload.operands import Bad, Frame, Operands
 from cohsim.workload.program import Program, suggest
 
-MAX_UOPS = 1_000_000        # an unrolled or deeply nested program beyond this is a mistake
+MAX_UOPS = 1_000_000  # an unrolled or deeply nested program beyond this is a mistake
 RELATIONS = {"==": Cond.EQ, "!=": Cond.NE, "<": Cond.LT, ">=": Cond.GE, "&": Cond.BITS}
 
 
@@ -30,10 +31,10 @@ class Builder:
         self.e = emitter
         self.o = Operands(program, structs, emitter)
         self.stack: list[str] = []
-        self.initially: dict[tuple[str, int, int], int] = {}    # lock words that start with a value: (object, offset, size)
+        self.initially: dict[tuple[str, int, int], int] = {}  # lock words that start with a value: (object, offset, size)
         self.assumptions: list[str] = []
         self.called: set[str] = set()
-        self.library_rows: dict[str, tuple[int, int]] = {}      # rows of the first use of each library entry
+        self.library_rows: dict[str, tuple[int, int]] = {}  # rows of the first use of each library entry
 
     # ---- programs
     def path(self, name: str, pos: s.Pos, *, once: bool) -> int:
@@ -94,7 +95,11 @@ class Builder:
                 self.e.pos = node.pos
             self.e.func = frame.func
             if len(self.e.rows) > MAX_UOPS:
-                self.program.problem(node.pos, f"the program has more than {MAX_UOPS} micro-operations", "use 'repeat' instead of 'unroll' or 'x K'")
+                self.program.problem(
+                    node.pos,
+                    f"the program has more than {MAX_UOPS} micro-operations",
+                    "use 'repeat' instead of 'unroll' or 'x K'",
+                )
                 raise TooLarge
             try:
                 getattr(self, "do_" + type(node).__name__)(node, frame)
@@ -106,7 +111,11 @@ class Builder:
     # ---- names
     def target(self, frame: Frame, name: str, pos: s.Pos) -> int:
         """Register a result goes to."""
-        taken = not frame.library and (name in self.program.params or name in self.program.objects) and name not in self.program.library
+        taken = (
+            not frame.library
+            and (name in self.program.params or name in self.program.objects)
+            and name not in self.program.library
+        )
         if name in frame.bindings or taken:
             raise self.o.bad(pos, f"{name!r} is a parameter, param or object and cannot be assigned", "use another register name")
         if name not in frame.registers:
@@ -124,16 +133,20 @@ class Builder:
     # ---- plain statements
     def do_Work(self, node: s.Work, frame: Frame) -> None:
         total = self.program.int(node.instructions, node.pos)
-        accesses: list[tuple[float, int, Op, Address]] = []
+        accesses: list[tuple[float, int, Op, Address]] = []  # position in the work, tie-breaker, what, where
         for n, t in enumerate(node.traffic):
             counts = ((Op.LOAD, self.program.int(t.loads, node.pos)), (Op.STORE, self.program.int(t.stores, node.pos)))
             where = self.o.address(frame, t.range)
             for op, count in counts:
                 accesses.extend(((k + 0.5) / count, 2 * n + (op == Op.STORE), op, where) for k in range(count))
-        accesses.sort(key=lambda x: x[:2])
+        accesses.sort(key=lambda access: access[:2])
         rest = total - len(accesses)
         if total < 0 or rest < 0:
-            raise self.o.bad(node.pos, f"work {total} has {len(accesses)} loads and stores", "N counts all instructions, loads and stores included")
+            raise self.o.bad(
+                node.pos,
+                f"work {total} has {len(accesses)} loads and stores",
+                "N counts all instructions, loads and stores included",
+            )
         done = 0
         for i, (_, _, op, where) in enumerate(accesses):
             until = rest * (i + 1) // (len(accesses) + 1)
@@ -183,7 +196,11 @@ class Builder:
         if node.function not in FUNCTIONS and node.function != "cas":
             raise self.o.bad(node.pos, f"unknown rmw function {node.function!r}", suggest(node.function, [*FUNCTIONS, "cas"]))
         if len(node.operands) != wanted:
-            raise self.o.bad(node.pos, f"rmw {node.function} takes {wanted} value(s) after the address, not {len(node.operands)}", "see docs/workload-language.md")
+            raise self.o.bad(
+                node.pos,
+                f"rmw {node.function} takes {wanted} value(s) after the address, not {len(node.operands)}",
+                "see docs/workload-language.md",
+            )
         values = [self.o.value(frame, v) for v in node.operands]
         dst = self.optional_target(frame, node.dst, node.pos)
         if node.function == "cas":
@@ -231,7 +248,7 @@ class Builder:
         left, temp = self.o.value(frame, c.left)
         right, temp2 = self.o.value(frame, c.right)
         relation = c.relation
-        free = (temp, temp2)
+        free: tuple[int, ...] = (temp, temp2)
         if left.reg < 0 or left.imm:
             register = self.e.register()
             self.e.move(register, left)
@@ -332,15 +349,25 @@ class Builder:
     def primitive(self, node: s.Invoke, frame: Frame) -> None:
         count, returns = PRIMITIVES[node.name]
         if len(node.args) != count + 1:
-            raise self.o.bad(node.pos, f"{node.name} takes an address and {count} value(s), not {len(node.args)} operand(s)", "see docs/workload-language.md")
+            raise self.o.bad(
+                node.pos,
+                f"{node.name} takes an address and {count} value(s), not {len(node.args)} operand(s)",
+                "see docs/workload-language.md",
+            )
         if node.dst and not returns:
-            raise self.o.bad(node.pos, f"{node.name} has no result", f"use {node.name}_return" if node.name + "_return" in PRIMITIVES else "drop 'r ='")
+            raise self.o.bad(
+                node.pos,
+                f"{node.name} has no result",
+                f"use {node.name}_return" if node.name + "_return" in PRIMITIVES else "drop 'r ='",
+            )
         at = self.o.sized(frame, node.args[0], atomic=True)
         values = [self.o.value(frame, v) for v in node.args[1:]]
         if node.name.endswith("_bit"):
             bit = values[0][0]
             if bit.reg >= 0 or not 0 <= bit.imm < 8 * (at.size or 8):
-                raise self.o.bad(node.pos, f"bit number outside 0..{8 * (at.size or 8) - 1}", "a bit number is a constant inside the word")
+                raise self.o.bad(
+                    node.pos, f"bit number outside 0..{8 * (at.size or 8) - 1}", "a bit number is a constant inside the word"
+                )
         dst = self.optional_target(frame, node.dst, node.pos)
         lower_primitive(self.e, self.low, node.name, at, [v for v, _ in values], dst)
         self.e.release(*(temp for _, temp in values))
@@ -352,11 +379,15 @@ class Builder:
             what = "statement or function" if node.mode == "plain" else "function"
             raise self.o.bad(node.pos, f"unknown {what} {node.name!r}", suggest(node.name, known))
         if node.name in self.stack:
-            cycle = " -> ".join([*self.stack[self.stack.index(node.name):], node.name])
+            cycle = " -> ".join([*self.stack[self.stack.index(node.name) :], node.name])
             raise self.o.bad(node.pos, f"functions call each other without end: {cycle}", "calls are inlined; break the cycle")
         if len(node.args) != len(function.parameters):
-            raise self.o.bad(node.pos, f"{node.name} takes {len(function.parameters)} argument(s), not {len(node.args)}", "see its definition")
-        inner = Frame(node.name, function.name in self.program.library, frame.func if node.mode == "inline" else self.e.function(node.name))
+            raise self.o.bad(
+                node.pos, f"{node.name} takes {len(function.parameters)} argument(s), not {len(node.args)}", "see its definition"
+            )
+        inner = Frame(
+            node.name, function.name in self.program.library, frame.func if node.mode == "inline" else self.e.function(node.name)
+        )
         temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)]
         self.result_register(inner, node, function, frame)
         if node.mode != "inline":
@@ -399,7 +430,9 @@ class Builder:
             raise self.o.bad(node.pos, f"{node.name} returns no value", f"add 'return VALUE' to it, or drop '{node.dst} ='")
         inner.dst = self.target(frame, node.dst, node.pos)
         names = _returned_names(function.body)
-        used = {b.reg for b in inner.bindings.values() if isinstance(b, Operand)} | {b.areg for b in inner.bindings.values() if isinstance(b, Address)}
+        used = {b.reg for b in inner.bindings.values() if isinstance(b, Operand)} | {
+            b.areg for b in inner.bindings.values() if isinstance(b, Address)
+        }
         if len(names) == 1 and inner.dst not in used:
             name = names.pop()
             if name and name not in inner.bindings and name not in self.program.params:
@@ -409,9 +442,14 @@ class Builder:
     def drop_last_jump(self, inner: Frame) -> None:
         """A ``return`` at the end of the body jumps to the next instruction: remove it."""
         last = len(self.e.rows) - 1
-        if last >= 0 and self.e.rows[last].op == Op.BR and self.e.rows[last].target == inner.end and self.e.rows[last].fn == Cond.ALWAYS:
+        if (
+            last >= 0
+            and self.e.rows[last].op == Op.BR
+            and self.e.rows[last].target == inner.end
+            and self.e.rows[last].fn == Cond.ALWAYS
+        ):
             if any(at == last for at in self.e.labels):
-                return                                    # something jumps to the jump itself
+                return  # something jumps to the jump itself
             del self.e.rows[last]
             self.e.labels = [last if at == last + 1 else at for at in self.e.labels]
 

@@ -1,4 +1,5 @@
 """Check a workload file in every shape it can take: both instruction sets, every variant."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,7 +10,7 @@ from cohsim.workload.load import ISAS, compile_text
 from cohsim.workload.parse import parse_text, read_text
 from cohsim.workload.program import find_choices
 
-CHECK_CPUS = 4        # enough for workloads that give CPUs different programs
+CHECK_CPUS = 4  # enough for workloads that give CPUs different programs
 
 
 def check_file(path: Path) -> str:

@@ -1,4 +1,5 @@
-"""Execute one path alone on one CPU, without caches or time: how many instructions and accesses a path has when nobody contends."""
+"""Execute one path alone on one CPU, without caches or time: its instructions and accesses when nobody contends."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -118,5 +119,5 @@ class DryRun:
 
 def instructions(row: object) -> int:
     """Instructions a micro-op stands for."""
-    op, imm = int(row["op"]), int(row["imm"])       # type: ignore[index]
+    op, imm = int(row["op"]), int(row["imm"])  # type: ignore[index]
     return imm if op == Op.WORK else 0 if op in _NO_TIME else 1

@@ -1,4 +1,5 @@
 """Growing micro-operation programs: rows with symbolic objects and labels, made real at the end."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -11,8 +12,16 @@ from cohsim.workload.layout import LINE_BYTES, Placed, StructLayout
 from cohsim.workload.program import Program
 from cohsim.workload.syntax import Pos
 
-INVERSE = {Cond.EQ: Cond.NE, Cond.NE: Cond.EQ, Cond.LT: Cond.GE, Cond.GE: Cond.LT, Cond.LTU: Cond.GEU, Cond.GEU: Cond.LTU,
-           Cond.BITS: Cond.NOBITS, Cond.NOBITS: Cond.BITS}
+INVERSE = {
+    Cond.EQ: Cond.NE,
+    Cond.NE: Cond.EQ,
+    Cond.LT: Cond.GE,
+    Cond.GE: Cond.LT,
+    Cond.LTU: Cond.GEU,
+    Cond.GEU: Cond.LTU,
+    Cond.BITS: Cond.NOBITS,
+    Cond.NOBITS: Cond.BITS,
+}
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,11 @@ class Address:
 
     object: str | None
     offset: int
-    size: int | None              # None: not said yet (a whole object)
+    size: int | None  # None: not said yet (a whole object)
     ref: FieldRef | None = None
     areg: int = -1
     dependent: bool = False
-    layout: StructLayout | None = None   # of a whole object, so that a field can still be chosen
+    layout: StructLayout | None = None  # of a whole object, so that a field can still be chosen
 
 
 class OutOfRegisters(Exception):
@@ -60,7 +69,7 @@ class Row:
     imm: int = 0
     object: str | None = None
     offset: int = 0
-    takes_address: bool = False   # imm is the address of object + offset
+    takes_address: bool = False  # imm is the address of object + offset
     pos: Pos | None = None
 
 
@@ -69,7 +78,7 @@ class Emitter:
     """Rows of all programs of a workload, with the tables they index."""
 
     rows: list[Row] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)            # label -> row, -1 while unbound
+    labels: list[int] = field(default_factory=list)  # label -> row, -1 while unbound
     func_names: list[str] = field(default_factory=list)
     prim_names: list[str] = field(default_factory=list)
     fields: list[FieldRef] = field(default_factory=list)
@@ -78,8 +87,8 @@ class Emitter:
     prim: int = -1
     spin: bool = False
     pos: Pos = Pos("", 0, 0)
-    compare_costs: bool = False                                # a comparison is an instruction of its own (Power)
-    _label_at: int = -1                                        # latest row a label points to
+    compare_costs: bool = False  # a comparison is an instruction of its own (Power)
+    _label_at: int = -1  # latest row a label points to
     _field_index: dict[FieldRef, int] = field(default_factory=dict)
     _names: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -126,12 +135,34 @@ class Emitter:
         self.rows.append(row)
         return row
 
-    def memory(self, op: Op, address: Address, *, dst: int = -1, value: Operand = Operand(), fn: int = 0, a: int = -1,
-               size: int | None = None, shift: int = 0) -> Row:
+    def memory(
+        self,
+        op: Op,
+        address: Address,
+        *,
+        dst: int = -1,
+        value: Operand = Operand(),
+        fn: int = 0,
+        a: int = -1,
+        size: int | None = None,
+        shift: int = 0,
+    ) -> Row:
         """A memory operation; ``shift`` and ``size`` choose a piece of the address."""
         flags = Flag.DEP if address.dependent or address.areg >= 0 else 0
-        return self.add(op, fn=fn, flags=int(flags), size=size or address.size or 8, dst=dst, a=a, b=value.reg, imm=value.imm,
-                        areg=address.areg, field=self.field_index(address.ref), object=address.object, offset=address.offset + shift)
+        return self.add(
+            op,
+            fn=fn,
+            flags=int(flags),
+            size=size or address.size or 8,
+            dst=dst,
+            a=a,
+            b=value.reg,
+            imm=value.imm,
+            areg=address.areg,
+            field=self.field_index(address.ref),
+            object=address.object,
+            offset=address.offset + shift,
+        )
 
     def work(self, instructions: int) -> None:
         if instructions > 0:
@@ -197,5 +228,9 @@ class Emitter:
         for instance in range(min(2, item.instances)):
             start = (item.base + instance * item.stride + row.offset) % LINE_BYTES
             if row.areg < 0 and start + row.size > LINE_BYTES:
-                program.problem(row.pos or "", f"{row.size} bytes at {item.name}+{row.offset} cross a cache line", "move the field, or access its parts")
+                program.problem(
+                    row.pos or "",
+                    f"{row.size} bytes at {item.name}+{row.offset} cross a cache line",
+                    "move the field, or access its parts",
+                )
                 return

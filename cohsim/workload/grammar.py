@@ -2,6 +2,7 @@
 
 One line at a time, so that one wrong line does not hide the next: all wrong lines are reported together.
 """
+
 from __future__ import annotations
 
 from functools import cache
@@ -141,12 +142,32 @@ STRING: /"[^"]*"/
 STARTS = ["top", "field", "statement", "runline"]
 
 DESCRIPTIONS = {
-    "NAME": "a name", "DOTTED": "OBJECT.FIELD", "INT": "an integer", "VERSION": "a version such as 3.12",
-    "QUANTITY": "a number with its unit, such as 10Gbit/s, 78B or 50us", "STRING": 'text in "quotes"', "$END": "the end of the line",
-    "LAYOUT": "a layout option such as STRUCT.FIELD@192", "SCOPE": "shared, per-cpu, per-packet, per-flow, per-queue or per-iteration",
-    "RELATION": "== != < <= > >=", "OPERATOR": "an operator", "OPTION": "offset, align, stride, pool, chain", "HINT": "likely or unlikely",
-    "AMOUNT": "loads or stores", "SIZED": "frame or overhead", "COUNTED": "ring, flows or pool", "CALL": "call or inline",
-    "LPAR": "'('", "RPAR": "')'", "COMMA": "','", "EQUAL": "'='", "COLON": "':SIZE'", "LSQB": "'['", "RSQB": "']'", "MINUS": "'-'", "PLUS": "'+'",
+    "NAME": "a name",
+    "DOTTED": "OBJECT.FIELD",
+    "INT": "an integer",
+    "VERSION": "a version such as 3.12",
+    "QUANTITY": "a number with its unit, such as 10Gbit/s, 78B or 50us",
+    "STRING": 'text in "quotes"',
+    "$END": "the end of the line",
+    "LAYOUT": "a layout option such as STRUCT.FIELD@192",
+    "SCOPE": "shared, per-cpu, per-packet, per-flow, per-queue or per-iteration",
+    "RELATION": "== != < <= > >=",
+    "OPERATOR": "an operator",
+    "OPTION": "offset, align, stride, pool, chain",
+    "HINT": "likely or unlikely",
+    "AMOUNT": "loads or stores",
+    "SIZED": "frame or overhead",
+    "COUNTED": "ring, flows or pool",
+    "CALL": "call or inline",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "EQUAL": "'='",
+    "COLON": "':SIZE'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "MINUS": "'-'",
+    "PLUS": "'+'",
 }
 
 

@@ -1,4 +1,5 @@
-"""What ``cohsim trace info`` prints: where everything lies, who writes which line, what a path costs in accesses, how primitives are lowered."""
+"""What ``cohsim trace info`` prints: where everything lies, who writes which line, counts per path, lowered primitives."""
+
 from __future__ import annotations
 
 from collections import Counter, defaultdict
@@ -21,14 +22,10 @@ class LineUse:
     """Accesses to one line of an object, by field and function."""
 
     object: PlacedObject
-    line: int                                                  # address of the line of instance 0
-    fields: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    line: int  # address of the line of instance 0
     readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     writers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-
-    @property
-    def written(self) -> bool:
-        return bool(self.writers)
+    written: bool = False         # by anybody, through any object on this line
 
 
 def line_uses(w: CompiledWorkload) -> dict[tuple[str, int], LineUse]:
@@ -47,6 +44,9 @@ def line_uses(w: CompiledWorkload) -> dict[tuple[str, int], LineUse]:
             use.writers[name].add(function)
         if row["op"] in READS:
             use.readers[name].add(function)
+    written = {use.line for use in uses.values() if use.writers}
+    for use in uses.values():
+        use.written = use.line in written
     return uses
 
 
@@ -64,12 +64,24 @@ def mnemonic(row: np.void, isa: str) -> str:
     if op == Op.FENCE:
         kind = Fence(int(row["imm"]))
         power = {Fence.FULL: "sync", Fence.LIGHT: "lwsync", Fence.INSTR: "isync", Fence.LOAD: "lwsync", Fence.STORE: "eieio"}
-        x86 = {Fence.FULL: "mfence", Fence.LIGHT: "(none)", Fence.INSTR: "(serialize)", Fence.LOAD: "lfence", Fence.STORE: "sfence"}
+        x86 = {
+            Fence.FULL: "mfence",
+            Fence.LIGHT: "(none)",
+            Fence.INSTR: "(serialize)",
+            Fence.LOAD: "lfence",
+            Fence.STORE: "sfence",
+        }
         return (power if isa == "power" else x86)[kind]
     if op == Op.RMW:
         if fn == Alu.CAS:
             return "lock cmpxchg"
-        return "xchg" if fn == Alu.XCHG else f"lock xadd({Alu(fn).name.lower()})" if row["dst"] >= 0 else f"lock {Alu(fn).name.lower()}"
+        return (
+            "xchg"
+            if fn == Alu.XCHG
+            else f"lock xadd({Alu(fn).name.lower()})"
+            if row["dst"] >= 0
+            else f"lock {Alu(fn).name.lower()}"
+        )
     if op in (Op.LL, Op.SC):
         width = {1: "b", 2: "h", 4: "w", 8: "d"}[size]
         return f"l{width}arx" if op == Op.LL else f"st{width}cx."
@@ -87,7 +99,7 @@ def sequence(rows: np.ndarray, isa: str) -> str:
     for row in rows:
         if row["op"] == Op.ENTER:
             continue
-        word = "bne-" if stored and row["op"] == Op.BR else mnemonic(row, isa)       # stwcx. failed: again
+        word = "bne-" if stored and row["op"] == Op.BR else mnemonic(row, isa)  # stwcx. failed: again
         stored = row["op"] == Op.SC
         words.append(f"[spin] {word}" if row["flags"] & Flag.SPIN else word)
     return "; ".join(words) or "(nothing)"
@@ -116,7 +128,7 @@ class PathCount:
 
     instructions: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    alone: bool = True            # False: the path waits for others; counts are of the program text
+    alone: bool = True  # False: the path waits for others; counts are of the program text
 
     def add(self, row: np.void, times: int, kind: str) -> None:
         self.instructions += times * instructions(row)
@@ -159,10 +171,20 @@ def access_kind(w: CompiledWorkload, row: np.void, uses: dict[tuple[str, int], L
 def describe(c: Compilation) -> str:
     """The whole report as text."""
     w = c.workload
+    variants = ", ".join(sorted(c.program.env.active)) or "none"
     kernel = ".".join(map(str, c.program.env.kernel))
-    lines = [f"{w.name}: {c.program.title}" if c.program.title else w.name,
-             f"isa {w.isa}, {w.cpus} CPUs, kernel {kernel}, variants: {', '.join(sorted(c.program.env.active)) or 'none'}; {len(w.uops)} micro-operations",
-             "", *_objects(w), "", *_lines(w), "", *_paths(c), "", "Lowered sequences (first use; uncontended and waiting parts together)"]
+    lines = [
+        f"{w.name}: {c.program.title}" if c.program.title else w.name,
+        f"isa {w.isa}, {w.cpus} CPUs, kernel {kernel}, variants: {variants}; {len(w.uops)} micro-operations",
+        "",
+        *_objects(w),
+        "",
+        *_lines(w),
+        "",
+        *_paths(c),
+        "",
+        "Lowered sequences (first use; uncontended and waiting parts together)",
+    ]
     lines += [f"  {name:<22} {text}" for name, text in sequences(c).items()] or ["  none"]
     if w.assumptions:
         lines += ["", "Assumptions", *(f"  {text}" for text in w.assumptions)]
@@ -170,9 +192,13 @@ def describe(c: Compilation) -> str:
 
 
 def _objects(w: CompiledWorkload) -> list[str]:
-    lines = ["Objects", f"  {'name':<22} {'struct':<18} {'scope':<13} {'address':>14} {'bytes':>9} {'stride':>8} {'instances':>9}"]
+    lines = [
+        "Objects",
+        f"  {'name':<22} {'struct':<18} {'scope':<13} {'address':>14} {'bytes':>9} {'stride':>8} {'instances':>9}",
+    ]
     for o in w.objects:
-        lines.append(f"  {o.name:<22} {o.struct or '-':<18} {o.scope:<13} {o.base:>#14x} {o.size_bytes:>9} {o.stride_bytes:>8} {o.instances:>9}")
+        place = f"{o.base:>#14x} {o.size_bytes:>9} {o.stride_bytes:>8} {o.instances:>9}"
+        lines.append(f"  {o.name:<22} {o.struct or '-':<18} {o.scope:<13} {place}")
     return lines
 
 
@@ -183,9 +209,14 @@ def _lines(w: CompiledWorkload) -> list[str]:
         if not use.written or use.object.scope in ("per-cpu", "per-queue"):
             continue
         first = use.line - use.object.base
-        lines.append(f"  {use.object.name}  bytes {max(first, 0)}..{min(first + LINE_BYTES, use.object.size_bytes) - 1}  ({use.object.scope}, line {use.line:#x})")
+        last = min(first + LINE_BYTES, use.object.size_bytes) - 1
+        lines.append(f"  {use.object.name}  bytes {max(first, 0)}..{last}  ({use.object.scope}, line {use.line:#x})")
         for name in sorted({*use.readers, *use.writers}):
-            parts = [f"{verb} by {', '.join(sorted(who[name]))}" for verb, who in (("written", use.writers), ("read", use.readers)) if name in who]
+            parts = [
+                f"{verb} by {', '.join(sorted(who[name]))}"
+                for verb, who in (("written", use.writers), ("read", use.readers))
+                if name in who
+            ]
             lines.append(f"      {name:<22} {'; '.join(parts)}")
     return lines if len(lines) > 1 else [lines[0], "  none"]
 

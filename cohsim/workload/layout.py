@@ -1,8 +1,9 @@
 """Struct layouts, and real addresses for every object.
 
-Addresses depend only on the file, its variants, the layout options and the number of CPUs. Each scope has its own region, so that adding a
-CPU moves no shared object. An object starts on a line of its own unless it is placed with ``at``.
+Addresses depend only on the file, its variants, the layout options and the number of CPUs. Each scope has its own region, so
+that adding a CPU moves no shared object. An object starts on a line of its own unless it is placed with ``at``.
 """
+
 from __future__ import annotations
 
 import random
@@ -15,13 +16,26 @@ from cohsim.workload.compiled import PlacedObject
 from cohsim.workload.program import Program, suggest
 
 LINE_BYTES = 64
-DEFAULT_ITERATIONS = 1 << 20       # instances of a per-iteration object: its address grows with the iteration number, without end
+DEFAULT_ITERATIONS = 1 << 20  # instances of a per-iteration object: its address grows with the iteration number, without end
 MAX_CHAIN_WORDS = 1 << 21
-SLOTS = {"shared": Slot.NONE, "per-cpu": Slot.CPU, "per-packet": Slot.PACKET, "per-flow": Slot.FLOW, "per-queue": Slot.QUEUE,
-         "per-iteration": Slot.ITERATION}
-# Regions are far apart and start at different line colours, as slabs and per-CPU areas do: their first objects do not fall into one set.
-REGIONS = {"shared": 0x1_0000_0000, "per-cpu": 0x2_0000_0000 + 21 * LINE_BYTES, "per-packet": 0x3_0000_0000 + 37 * LINE_BYTES,
-           "per-flow": 0x4_0000_0000 + 53 * LINE_BYTES, "per-queue": 0x5_0000_0000 + 11 * LINE_BYTES, "per-iteration": 0x6_0000_0000}
+SLOTS = {
+    "shared": Slot.NONE,
+    "per-cpu": Slot.CPU,
+    "per-packet": Slot.PACKET,
+    "per-flow": Slot.FLOW,
+    "per-queue": Slot.QUEUE,
+    "per-iteration": Slot.ITERATION,
+}
+# Regions are far apart and start at different line colours, as slabs and per-CPU areas do: their first objects do not fall
+# into one set.
+REGIONS = {
+    "shared": 0x1_0000_0000,
+    "per-cpu": 0x2_0000_0000 + 21 * LINE_BYTES,
+    "per-packet": 0x3_0000_0000 + 37 * LINE_BYTES,
+    "per-flow": 0x4_0000_0000 + 53 * LINE_BYTES,
+    "per-queue": 0x5_0000_0000 + 11 * LINE_BYTES,
+    "per-iteration": 0x6_0000_0000,
+}
 
 
 @dataclass
@@ -55,7 +69,9 @@ class Placed:
         return SLOTS[self.scope]
 
     def compiled(self) -> PlacedObject:
-        return PlacedObject(self.name, self.layout.name if self.layout else "", self.scope, self.base, self.size, self.stride, self.instances)
+        return PlacedObject(
+            self.name, self.layout.name if self.layout else "", self.scope, self.base, self.size, self.stride, self.instances
+        )
 
 
 def round_up(value: int, unit: int) -> int:
@@ -67,8 +83,11 @@ def check_overlaps(program: Program, layout: StructLayout, pos: s.Pos | str) -> 
     placed = sorted((off, size, name) for name, (off, size) in layout.fields.items() if name not in layout.overlapping)
     for (off, size, name), (off2, _, name2) in zip(placed, placed[1:], strict=False):
         if off + size > off2:
-            program.problem(pos, f"{layout.name}.{name2} at {off2} overlaps {name} ({off}..{off + size - 1})",
-                            "mend the offset, or write 'overlaps' behind a union member")
+            program.problem(
+                pos,
+                f"{layout.name}.{name2} at {off2} overlaps {name} ({off}..{off + size - 1})",
+                "mend the offset, or write 'overlaps' behind a union member",
+            )
 
 
 def build_structs(program: Program) -> dict[str, StructLayout]:
@@ -85,8 +104,11 @@ def build_structs(program: Program) -> dict[str, StructLayout]:
                 program.problem(f.pos, f"field {f.name!r} stands twice in struct {node.name}", "rename or remove one")
                 continue
             if offset < 0 or size <= 0 or offset + size > layout.size:
-                program.problem(f.pos, f"field {f.name!r} ({offset}..{offset + size - 1}) is outside struct {node.name} of {layout.size} bytes",
-                                "a field is NAME OFFSET SIZE")
+                program.problem(
+                    f.pos,
+                    f"field {f.name!r} ({offset}..{offset + size - 1}) is outside struct {node.name} of {layout.size} bytes",
+                    "a field is NAME OFFSET SIZE",
+                )
             layout.fields[f.name] = (offset, size)
             if f.overlaps:
                 overlapping.add(f.name)
@@ -129,8 +151,11 @@ class Layouter:
             else:
                 self.scopes[name] = "per-cpu"
         else:
-            program.problem(pos, f"layout option {option!r} is not understood",
-                            "write STRUCT.FIELD@OFFSET, STRUCT.FIELD:own-line, OBJECT:pad or OBJECT:per-cpu")
+            program.problem(
+                pos,
+                f"layout option {option!r} is not understood",
+                "write STRUCT.FIELD@OFFSET, STRUCT.FIELD:own-line, OBJECT:pad or OBJECT:per-cpu",
+            )
 
     def move(self, layout: StructLayout, name: str, offset: int, pos: s.Pos | str) -> None:
         size = layout.fields[name][1]
@@ -142,10 +167,15 @@ class Layouter:
     def own_line(self, layout: StructLayout, name: str, pos: s.Pos | str) -> None:
         """Move a field behind the end, to a line boundary of the objects of this struct."""
         users = [o for o in self.program.objects.values() if o.struct == layout.name]
-        starts = {self.program.int(o.options.get("offset", 0), o.pos) % LINE_BYTES for o in users if o.name not in self.padded} or {0}
+        starts = {
+            self.program.int(o.options.get("offset", 0), o.pos) % LINE_BYTES for o in users if o.name not in self.padded
+        } or {0}
         if len(starts) > 1:
-            self.program.problem(pos, f"objects of struct {layout.name} start at different offsets in a line: {sorted(starts)}",
-                                 "move the field to an explicit offset instead")
+            self.program.problem(
+                pos,
+                f"objects of struct {layout.name} start at different offsets in a line: {sorted(starts)}",
+                "move the field to an explicit offset instead",
+            )
         start = min(starts)
         size = layout.fields[name][1]
         offset = round_up(start + layout.size, LINE_BYTES) - start
@@ -182,7 +212,11 @@ class Layouter:
         if scope == "per-packet":
             instances = self.program.int(node.options.get("pool", pool), node.pos)
             if instances < pool:
-                self.program.problem(node.pos, f"object {node.name!r} has a pool of {instances}, the source hands out {pool} buffers", "make them equal")
+                self.program.problem(
+                    node.pos,
+                    f"object {node.name!r} has a pool of {instances}, the source hands out {pool} buffers",
+                    "make them equal",
+                )
         return Placed(node, scope, size, layout, instances=max(1, instances))
 
     def anchor_of(self, item: Placed, objects: dict[str, Placed]) -> str:
@@ -227,7 +261,11 @@ class Layouter:
         if "stride" in options:
             given = self.program.int(options["stride"], anchor.definition.pos)
             if given < extent:
-                self.program.problem(anchor.definition.pos, f"stride {given} of object {anchor.name!r} is below its size {extent}", "make it larger")
+                self.program.problem(
+                    anchor.definition.pos,
+                    f"stride {given} of object {anchor.name!r} is below its size {extent}",
+                    "make it larger",
+                )
             return max(given, extent)
         if anchor.scope in ("per-cpu", "per-queue"):
             lines |= 1
@@ -240,10 +278,18 @@ class Layouter:
             total += self.program.int(offset, item.definition.pos)
             other = objects.get(name)
             if other is None:
-                self.program.problem(item.definition.pos, f"object {item.name!r} is placed at unknown object {name!r}", suggest(name, self.program.objects))
+                self.program.problem(
+                    item.definition.pos,
+                    f"object {item.name!r} is placed at unknown object {name!r}",
+                    suggest(name, self.program.objects),
+                )
                 return total
             if other.scope != item.scope:
-                self.program.problem(item.definition.pos, f"object {item.name!r} is {item.scope}, {name!r} is {other.scope}", "objects placed together have one scope")
+                self.program.problem(
+                    item.definition.pos,
+                    f"object {item.name!r} is {item.scope}, {name!r} is {other.scope}",
+                    "objects placed together have one scope",
+                )
             item = other
         return total
 
@@ -253,7 +299,9 @@ class Layouter:
         for a, b in zip(items, items[1:], strict=False):
             if offsets[a.name] + a.size > offsets[b.name]:
                 later = b if b.definition.at else a
-                self.program.problem(later.definition.pos, f"objects {a.name!r} and {b.name!r} overlap", "place it behind the end of the other")
+                self.program.problem(
+                    later.definition.pos, f"objects {a.name!r} and {b.name!r} overlap", "place it behind the end of the other"
+                )
 
 
 def initial_memory(program: Program, objects: dict[str, Placed]) -> list[tuple[int, int, int]]:
@@ -267,7 +315,9 @@ def initial_memory(program: Program, objects: dict[str, Placed]) -> list[tuple[i
                 continue
             for i in range(item.instances):
                 value = init_value(program, objects, item, init, i)
-                memory.append((item.base + i * item.stride + where[0], min(where[1], 8), value & ((1 << 8 * min(where[1], 8)) - 1)))
+                memory.append(
+                    (item.base + i * item.stride + where[0], min(where[1], 8), value & ((1 << 8 * min(where[1], 8)) - 1))
+                )
         if "chain" in node.options:
             memory.extend(chain(program, item))
     return memory
@@ -278,7 +328,11 @@ def field_range(program: Program, item: Placed, name: str, pos: s.Pos) -> tuple[
     if item.layout is not None and name in item.layout.fields:
         return item.layout.fields[name]
     known = item.layout.fields if item.layout else {}
-    program.problem(pos, f"object {item.name!r} has no field {name!r}", suggest(name, known) if known else "it is plain bytes: give it a struct")
+    program.problem(
+        pos,
+        f"object {item.name!r} has no field {name!r}",
+        suggest(name, known) if known else "it is plain bytes: give it a struct",
+    )
     return None
 
 
@@ -302,11 +356,17 @@ def chain(program: Program, item: Placed) -> list[tuple[int, int, int]]:
     """A single cycle of pointers through the object in random, reproducible order, one every ``chain`` bytes."""
     step = program.int(item.definition.options["chain"], item.definition.pos)
     if step < 8 or item.size // max(step, 1) < 2:
-        program.problem(item.definition.pos, f"chain {step} in an object of {item.size} bytes", "at least 8 bytes apart, and two of them")
+        program.problem(
+            item.definition.pos, f"chain {step} in an object of {item.size} bytes", "at least 8 bytes apart, and two of them"
+        )
         return []
     words: list[tuple[int, int, int]] = []
     if item.instances * (item.size // step) > MAX_CHAIN_WORDS:
-        program.problem(item.definition.pos, f"{item.instances} chains of {item.size // step} pointers", f"at most {MAX_CHAIN_WORDS} in all: use fewer CPUs or a smaller object")
+        program.problem(
+            item.definition.pos,
+            f"{item.instances} chains of {item.size // step} pointers",
+            f"at most {MAX_CHAIN_WORDS} in all: use fewer CPUs or a smaller object",
+        )
         return []
     for i in range(item.instances):
         order = list(range(1, item.size // step))
@@ -315,5 +375,3 @@ def chain(program: Program, item: Placed) -> list[tuple[int, int, int]]:
         cycle = [0, *order, 0]
         words.extend((start + a * step, 8, start + b * step) for a, b in zip(cycle, cycle[1:], strict=False))
     return words
-
-

@@ -1,4 +1,5 @@
 """Load a workload: text to :class:`CompiledWorkload`."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -33,8 +34,8 @@ class Compilation:
     program: Program
     objects: dict[str, Placed]
     plan: RunPlan
-    called: set[str]              # functions and paths that the programs contain
-    library_rows: dict[str, tuple[int, int]]    # micro-ops of the first use of each library entry
+    called: set[str]  # functions and paths that the programs contain
+    library_rows: dict[str, tuple[int, int]]  # micro-ops of the first use of each library entry
 
 
 @cache
@@ -43,19 +44,36 @@ def library() -> tuple[s.Statement, ...]:
     return parse_text(read_text(LIBRARY), LIBRARY.name)
 
 
-def load_workload(name_or_path: str, *, isa: str, cpus: int, variants: tuple[str, ...] = (), layouts: tuple[str, ...] = (),
-                  kernel: str | None = None) -> CompiledWorkload:
+def load_workload(
+    name_or_path: str,
+    *,
+    isa: str,
+    cpus: int,
+    variants: tuple[str, ...] = (),
+    layouts: tuple[str, ...] = (),
+    kernel: str | None = None,
+) -> CompiledWorkload:
     """Read, place and lower a workload for ``cpus`` CPUs of instruction set ``isa`` ("x86" or "power").
 
     ``layouts`` are options as in docs/workload-language.md; ``kernel`` overrides the file's kernel version.
     Raises WorkloadError with every problem found.
     """
     path = find_data("workloads", name_or_path, SUFFIX)
-    return compile_text(read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel).workload
+    return compile_text(
+        read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel
+    ).workload
 
 
-def compile_text(text: str, file: str, *, isa: str, cpus: int, variants: tuple[str, ...] = (), layouts: tuple[str, ...] = (),
-                 kernel: str | None = None) -> Compilation:
+def compile_text(
+    text: str,
+    file: str,
+    *,
+    isa: str,
+    cpus: int,
+    variants: tuple[str, ...] = (),
+    layouts: tuple[str, ...] = (),
+    kernel: str | None = None,
+) -> Compilation:
     """Compile workload text; ``file`` names it in messages. Raises WorkloadError."""
     check_arguments(isa, cpus, kernel)
     program = resolve(parse_text(text, file), library(), isa=isa, cpus=cpus, variants=tuple(variants), kernel=kernel)
@@ -80,10 +98,23 @@ def compile_text(text: str, file: str, *, isa: str, cpus: int, variants: tuple[s
     if program.problems:
         raise WorkloadError(program.problems)
     workload = CompiledWorkload(
-        name=Path(file).stem, text=text, isa=isa, cpus=cpus, variants=tuple(variants), uops=uops, entry=np.array(entry, np.int32),
-        func_names=emitter.func_names, prim_names=emitter.prim_names, fields=emitter.fields,
-        objects=[o.compiled() for o in objects.values()], memory=memory, source=run.source, warmup_ns=run.warmup_ns,
-        measure_ns=run.measure_ns, assumptions=[*program.assumptions, *builder.assumptions])
+        name=Path(file).stem,
+        text=text,
+        isa=isa,
+        cpus=cpus,
+        variants=tuple(variants),
+        uops=uops,
+        entry=np.array(entry, np.int32),
+        func_names=emitter.func_names,
+        prim_names=emitter.prim_names,
+        fields=emitter.fields,
+        objects=[o.compiled() for o in objects.values()],
+        memory=memory,
+        source=run.source,
+        warmup_ns=run.warmup_ns,
+        measure_ns=run.measure_ns,
+        assumptions=[*program.assumptions, *builder.assumptions],
+    )
     return Compilation(workload, program, objects, run, builder.called, builder.library_rows)
 
 
@@ -104,9 +135,15 @@ def check_objects(program: Program) -> None:
     """Known structs and sensible options."""
     for node in program.objects.values():
         if node.struct is not None and node.struct not in program.structs:
-            program.problem(node.pos, f"object {node.name!r} has unknown struct {node.struct!r}", suggest(node.struct, program.structs))
+            program.problem(
+                node.pos, f"object {node.name!r} has unknown struct {node.struct!r}", suggest(node.struct, program.structs)
+            )
         if "pool" in node.options and node.scope not in ("per-packet", "per-iteration"):
-            program.problem(node.pos, f"object {node.name!r} is {node.scope} and has a pool", "a pool is for per-packet and per-iteration objects")
+            program.problem(
+                node.pos,
+                f"object {node.name!r} is {node.scope} and has a pool",
+                "a pool is for per-packet and per-iteration objects",
+            )
         if "stride" in node.options and node.scope == "shared":
             program.problem(node.pos, f"object {node.name!r} is shared and has a stride", "a stride is the distance of instances")
 

@@ -1,8 +1,10 @@
 """Portable atomics, bit operations and barriers as the instructions of each instruction set.
 
-Sources: Linux arch/x86/include/asm/{atomic,bitops,barrier}.h; arch/powerpc/include/asm/{atomic,bitops,synch,barrier}.h; the eras of the Power
-barriers are those of shared/facts/hardware.md 2.4. Counting rule: one ALU, BR, FENCE or memory micro-op is one instruction.
+Sources: Linux arch/x86/include/asm/{atomic,bitops,barrier}.h; arch/powerpc/include/asm/{atomic,bitops,synch,barrier}.h. The
+eras of the Power barriers: before 3.2 lwsync/isync, 3.2 to 4.3 lwsync/sync (Herrenschmidt 2011), from 4.4 sync/sync (commit
+49e9cf3f0c04). Counting rule: one ALU, BR, FENCE or memory micro-op is one instruction.
 """
+
 from __future__ import annotations
 
 from typing import Protocol
@@ -56,7 +58,7 @@ class X86:
 
     def cas(self, e: Emitter, at: Address, expected: Operand, new: Operand, dst: int) -> None:
         register = expected.reg
-        if expected.imm or register < 0:                   # mov $expected,%eax
+        if expected.imm or register < 0:  # mov $expected,%eax
             register = e.register()
             e.move(register, Operand(mask(expected.imm, at.size), expected.reg) if expected.reg < 0 else expected)
         e.memory(Op.RMW, at, fn=Alu.CAS, value=new, a=register, dst=dst)
@@ -69,7 +71,7 @@ class X86:
     after = before
 
     def returning(self, e: Emitter, fn: Alu, at: Address, value: Operand, dst: int, old: int) -> None:
-        e.work(1)                                          # mov $value,%reg
+        e.work(1)  # mov $value,%reg
         e.memory(Op.RMW, at, fn=fn, value=value, dst=old)  # lock xadd
         e.alu(fn, dst, old, value)
 
@@ -110,7 +112,7 @@ class Power:
         retry, differs = e.label(), e.label()
         e.bind(retry)
         e.memory(Op.LL, at, dst=old)
-        e.work(1)                                          # cmpw
+        e.work(1)  # cmpw
         e.branch(Cond.NE, old, Operand(mask(expected.imm, at.size)) if expected.reg < 0 else expected, differs)
         e.memory(Op.SC, at, value=new, dst=ok)
         e.branch(Cond.EQ, ok, Operand(0), retry)
@@ -129,21 +131,41 @@ class Power:
         self.after(e)
 
     def barrier(self, e: Emitter, name: str) -> None:
-        e.fence({"smp_mb": Fence.FULL, "smp_rmb": Fence.LIGHT, "smp_wmb": Fence.LIGHT, "acquire": Fence.INSTR, "release": Fence.LIGHT}[name])
+        e.fence(
+            {
+                "smp_mb": Fence.FULL,
+                "smp_rmb": Fence.LIGHT,
+                "smp_wmb": Fence.LIGHT,
+                "acquire": Fence.INSTR,
+                "release": Fence.LIGHT,
+            }[name]
+        )
 
 
 def lowering(isa: str, kernel: tuple[int, ...]) -> Lowering:
     """The lowering of an instruction set. Raises KeyError for an unknown one."""
-    return {"x86": X86, "power": Power}[isa](kernel)
+    classes: dict[str, type[X86] | type[Power]] = {"x86": X86, "power": Power}
+    return classes[isa](kernel)
 
 
 BARRIERS = frozenset({"smp_mb", "smp_rmb", "smp_wmb", "acquire", "release"})
 # name -> (operands after the address, returns a value)
 PRIMITIVES: dict[str, tuple[int, bool]] = {
-    "atomic_inc": (0, False), "atomic_dec": (0, False), "atomic_add": (1, False), "atomic_sub": (1, False),
-    "atomic_inc_return": (0, True), "atomic_dec_return": (0, True), "atomic_add_return": (1, True), "atomic_sub_return": (1, True),
-    "atomic_dec_and_test": (0, True), "cmpxchg": (2, True), "xchg": (1, True),
-    "set_bit": (1, False), "clear_bit": (1, False), "test_and_set_bit": (1, True), "test_and_clear_bit": (1, True),
+    "atomic_inc": (0, False),
+    "atomic_dec": (0, False),
+    "atomic_add": (1, False),
+    "atomic_sub": (1, False),
+    "atomic_inc_return": (0, True),
+    "atomic_dec_return": (0, True),
+    "atomic_add_return": (1, True),
+    "atomic_sub_return": (1, True),
+    "atomic_dec_and_test": (0, True),
+    "cmpxchg": (2, True),
+    "xchg": (1, True),
+    "set_bit": (1, False),
+    "clear_bit": (1, False),
+    "test_and_set_bit": (1, True),
+    "test_and_clear_bit": (1, True),
 }
 
 
@@ -174,12 +196,12 @@ def lower_primitive(e: Emitter, low: Lowering, name: str, at: Address, operands:
 
 
 def _dec_and_test(e: Emitter, low: Lowering, at: Address, dst: int) -> None:
-    """1 if the new value is 0: on x86 ``lock dec; sete; movzx``, on Power the loop, then cntlzw and srwi; as arithmetic on the old value here."""
+    """1 if the new value is 0: ``sete; movzx`` or ``cntlzw; srwi`` after the decrement, here arithmetic on the old value."""
     old = e.register() if dst < 0 else dst
     low.before(e)
     low.rmw(e, Alu.SUB, at, Operand(1), old)
     low.after(e)
-    if dst >= 0 and at.size == 8:                          # the arithmetic below needs a spare bit
+    if dst >= 0 and at.size == 8:  # the arithmetic below needs a spare bit
         done = e.label()
         e.alu(Alu.XOR, dst, old, Operand(1))
         e.branch(Cond.EQ, dst, Operand(0), done)
@@ -187,8 +209,8 @@ def _dec_and_test(e: Emitter, low: Lowering, at: Address, dst: int) -> None:
         e.bind(done)
         e.alu(Alu.XOR, dst, dst, Operand(1))
     elif dst >= 0:
-        e.alu(Alu.XOR, dst, old, Operand(1))               # 0 if the old value was 1
-        e.alu(Alu.SUB, dst, dst, Operand(1))               # negative only then
+        e.alu(Alu.XOR, dst, old, Operand(1))  # 0 if the old value was 1
+        e.alu(Alu.SUB, dst, dst, Operand(1))  # negative only then
         e.alu(Alu.SHR, dst, dst, Operand(63))
     else:
         e.release(old)

@@ -1,4 +1,5 @@
 """Names and expressions of statements: registers, constants and addresses."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -11,8 +12,8 @@ from cohsim.workload.layout import StructLayout
 from cohsim.workload.program import Program, suggest
 
 OPERATORS = {"+": Alu.ADD, "-": Alu.SUB, "&": Alu.AND, "|": Alu.OR, "^": Alu.XOR, "<<": Alu.SHL, ">>": Alu.SHR}
-SELF_POINTER = "ptr("      # hidden per-instance word holding the address of the instance
-POINTER_TABLE = "ptrs("    # hidden shared table of the addresses of all instances
+SELF_POINTER = "ptr("  # hidden per-instance word holding the address of the instance
+POINTER_TABLE = "ptrs("  # hidden shared table of the addresses of all instances
 
 
 class Bad(Exception):
@@ -28,11 +29,11 @@ class Frame:
     func: int
     bindings: dict[str, Address | Operand] = field(default_factory=dict)
     registers: dict[str, int] = field(default_factory=dict)
-    borrowed: set[str] = field(default_factory=set)     # registers that belong to the caller
+    borrowed: set[str] = field(default_factory=set)  # registers that belong to the caller
     labels: dict[str, int] = field(default_factory=dict)
     label_pos: dict[str, s.Pos] = field(default_factory=dict)
-    end: int = -1                                       # label behind the body
-    dst: int = -1                                       # register for the returned value
+    end: int = -1  # label behind the body
+    dst: int = -1  # register for the returned value
     walk: dict[str, int] = field(default_factory=dict)  # next byte of `work … in RANGE`
 
 
@@ -43,7 +44,7 @@ class Operands:
         self.program = program
         self.structs = structs
         self.e = emitter
-        self.pointers: dict[str, str] = {}              # hidden object -> object it points to
+        self.pointers: dict[str, str] = {}  # hidden object -> object it points to
 
     def bad(self, pos: s.Pos, what: str, remedy: str = "") -> Bad:
         self.program.problem(pos, what, remedy)
@@ -67,11 +68,22 @@ class Operands:
         if base.object is None or base.ref is not None:
             raise self.bad(pos, f"a field cannot be taken of .{path} here", "take it of an object")
         if base.layout is None:
-            raise self.bad(pos, f"object {base.object!r} is plain bytes and has no field {path!r}", "write OBJECT+OFFSET:SIZE, or give it a struct")
+            raise self.bad(
+                pos,
+                f"object {base.object!r} is plain bytes and has no field {path!r}",
+                "write OBJECT+OFFSET:SIZE, or give it a struct",
+            )
         if path not in base.layout.fields:
             raise self.bad(pos, f"struct {base.layout.name} has no field {path!r}", suggest(path, base.layout.fields))
         offset, size = base.layout.fields[path]
-        return Address(base.object, base.offset + offset, size, FieldRef(base.object, path, base.offset + offset, size), base.areg, base.dependent)
+        return Address(
+            base.object,
+            base.offset + offset,
+            size,
+            FieldRef(base.object, path, base.offset + offset, size),
+            base.areg,
+            base.dependent,
+        )
 
     def lookup(self, frame: Frame, name: str, pos: s.Pos) -> Address | Operand:
         """What a name means in a frame."""
@@ -85,7 +97,11 @@ class Operands:
             found = self.whole(head)
         if found is None:
             known = [*frame.bindings, *frame.registers, *self.program.objects, *self.program.params]
-            raise self.bad(pos, f"unknown object, register or param {head!r}", suggest(head, [k for k in known if k not in self.program.library or k == "this_cpu"]))
+            raise self.bad(
+                pos,
+                f"unknown object, register or param {head!r}",
+                suggest(head, [k for k in known if k not in self.program.library or k == "this_cpu"]),
+            )
         if path:
             if isinstance(found, Operand):
                 raise self.bad(pos, f"{head!r} is a value, not an object", f"a pointer is written {head}->STRUCT.FIELD")
@@ -101,10 +117,18 @@ class Operands:
         elif isinstance(e.first, s.Ref):
             found = self.lookup(frame, e.first.name, e.pos)
             if isinstance(found, Operand):
-                raise self.bad(e.pos, f"{e.first.name!r} is a value, not an address", f"memory at the address in a register is written [{e.first.name}]:SIZE")
+                raise self.bad(
+                    e.pos,
+                    f"{e.first.name!r} is a value, not an address",
+                    f"memory at the address in a register is written [{e.first.name}]:SIZE",
+                )
             base = found
         else:
-            raise self.bad(e.pos, "an address is expected", "write OBJECT.FIELD, OBJECT+OFFSET:SIZE, [register]:SIZE or register->STRUCT.FIELD")
+            raise self.bad(
+                e.pos,
+                "an address is expected",
+                "write OBJECT.FIELD, OBJECT+OFFSET:SIZE, [register]:SIZE or register->STRUCT.FIELD",
+            )
         offset, areg = base.offset, base.areg
         for op, atom in e.rest:
             value = self.atom(frame, atom, e.pos)
@@ -126,7 +150,11 @@ class Operands:
             return
         limit = self.object_size(a.object)
         if a.offset < 0 or a.offset + (a.size or 1) > limit:
-            raise self.bad(e.pos, f"bytes {a.offset}..{a.offset + (a.size or 1) - 1} are outside object {a.object!r} of {limit} bytes", "check offset and size")
+            raise self.bad(
+                e.pos,
+                f"bytes {a.offset}..{a.offset + (a.size or 1) - 1} are outside object {a.object!r} of {limit} bytes",
+                "check offset and size",
+            )
 
     @staticmethod
     def anonymous(a: Address) -> Address:
@@ -177,7 +205,11 @@ class Operands:
             found = self.lookup(frame, atom.name, pos)
             if isinstance(found, Operand):
                 return found
-            raise self.bad(pos, f"{atom.name!r} is an address where a value is expected", f"load it first: r = load {atom.name}; its address is addr {atom.name}")
+            raise self.bad(
+                pos,
+                f"{atom.name!r} is an address where a value is expected",
+                f"load it first: r = load {atom.name}; its address is addr {atom.name}",
+            )
         raise self.bad(pos, "a register or a constant is expected", "use a statement of its own")
 
     def value(self, frame: Frame, e: s.Expr) -> tuple[Operand, int]:
@@ -214,7 +246,7 @@ class Operands:
             left = Operand(0, dst)
 
     def take_address(self, frame: Frame, atom: s.AddrOf, pos: s.Pos, dst: int) -> None:
-        """Address of this CPU's (packet's, …) instance: a constant, or base register plus a per-CPU offset loaded from memory as kernels do."""
+        """Address of this CPU's (packet's, …) instance: a constant, or loaded from memory as kernels load a per-CPU offset."""
         found = self.lookup(frame, atom.name, pos)
         if isinstance(found, Operand):
             raise self.bad(pos, f"{atom.name!r} is a value", "take the address of an object")
@@ -242,15 +274,21 @@ class Operands:
         self.hidden_object(hidden, found.object, "shared", 8 * max(1, self.program.env.cpus), pos)
         temp = self.e.register()
         self.e.alu(Alu.SHL, temp, index.reg, Operand(3))
-        self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * max(1, self.program.env.cpus)), temp, True), dst=dst)
+        self.e.memory(
+            Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * max(1, self.program.env.cpus)), temp, True), dst=dst
+        )
         self.e.release(temp)
         if found.offset:
             self.e.alu(Alu.ADD, dst, dst, Operand(found.offset))
 
     def hidden_object(self, hidden: str, target: str, scope: str, size: int, pos: s.Pos) -> None:
         if scope == "shared" and self.program.objects[target].scope not in ("per-cpu", "per-queue"):
-            raise self.bad(pos, f"object {target!r} is {self.program.objects[target].scope}", "addr OBJECT[reg] is for per-cpu objects")
+            raise self.bad(
+                pos, f"object {target!r} is {self.program.objects[target].scope}", "addr OBJECT[reg] is for per-cpu objects"
+            )
         if hidden not in self.program.objects:
-            options = {"pool": self.program.objects[target].options["pool"]} if "pool" in self.program.objects[target].options else {}
+            options = (
+                {"pool": self.program.objects[target].options["pool"]} if "pool" in self.program.objects[target].options else {}
+            )
             self.program.objects[hidden] = s.Object(pos, hidden, None, size, scope, options)
         self.pointers[hidden] = target

@@ -1,4 +1,5 @@
 """Choose variants and guards: from a syntax tree with alternatives to one program without."""
+
 from __future__ import annotations
 
 import difflib
@@ -11,8 +12,12 @@ from cohsim.workload import syntax as s
 
 DEFAULT_KERNEL = "3.12"
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
 }
 
 
@@ -68,7 +73,7 @@ class Program:
     run_pos: s.Pos | None = None
     assumptions: list[str] = field(default_factory=list)
     title: str = ""
-    library: frozenset[str] = frozenset()      # names defined by the bundled library and not redefined
+    library: frozenset[str] = frozenset()  # names defined by the bundled library and not redefined
 
     def problem(self, pos: s.Pos | str, what: str, remedy: str = "") -> None:
         entry = Problem(str(pos), what, remedy)
@@ -112,8 +117,13 @@ def find_choices(nodes: tuple[s.Statement, ...], problems: list[Problem]) -> Cho
     for node in nodes:
         if isinstance(node, s.Variant):
             if node.name in variants:
-                problems.append(Problem(str(node.pos), f"variant {node.name!r} is declared twice (first on line {variants[node.name].pos.line})",
-                                        "put all its lines in one block"))
+                problems.append(
+                    Problem(
+                        str(node.pos),
+                        f"variant {node.name!r} is declared twice (first on line {variants[node.name].pos.line})",
+                        "put all its lines in one block",
+                    )
+                )
             variants.setdefault(node.name, node)
         elif isinstance(node, s.Choice):
             if node.name in choices:
@@ -122,7 +132,13 @@ def find_choices(nodes: tuple[s.Statement, ...], problems: list[Problem]) -> Cho
             for other in choices.values():
                 twice = set(other.variants) & set(node.variants) if other is not node else set()
                 if twice or len(set(node.variants)) != len(node.variants):
-                    problems.append(Problem(str(node.pos), f"a variant stands twice in choices: {', '.join(sorted(twice or node.variants))}", "name each once"))
+                    problems.append(
+                        Problem(
+                            str(node.pos),
+                            f"a variant stands twice in choices: {', '.join(sorted(twice or node.variants))}",
+                            "name each once",
+                        )
+                    )
     return Choices(variants, choices)
 
 
@@ -137,7 +153,9 @@ def select(found: Choices, wanted: tuple[str, ...]) -> frozenset[str]:
     for choice in found.choices.values():
         on = [v for v in choice.variants if v in active]
         if len(on) > 1:
-            problems.append(Problem("--variant", f"{' and '.join(on)} exclude each other (choice {choice.name})", "give one of them"))
+            problems.append(
+                Problem("--variant", f"{' and '.join(on)} exclude each other (choice {choice.name})", "give one of them")
+            )
         if not on:
             active.add(choice.variants[0])
     if problems:
@@ -172,20 +190,35 @@ def check_guards(nodes: tuple[Any, ...], found: Choices, problems: list[Problem]
     def check_when(node: s.When, on: frozenset[str], off: frozenset[str]) -> None:
         name = node.test.value
         if name not in found.names:
-            problems.append(Problem(str(node.pos), f"unknown variant {name!r}", suggest(name, found.names) if found.names else "declare it: variant " + name))
+            problems.append(
+                Problem(
+                    str(node.pos),
+                    f"unknown variant {name!r}",
+                    suggest(name, found.names) if found.names else "declare it: variant " + name,
+                )
+            )
         elif (name in off or found.siblings(name) & on) if not node.negated else name in on:
-            problems.append(Problem(str(node.pos), f"'{'unless' if node.negated else 'when'} {name}' can never hold here", "remove the block"))
+            problems.append(
+                Problem(str(node.pos), f"'{'unless' if node.negated else 'when'} {name}' can never hold here", "remove the block")
+            )
 
     for node in nodes:
         walk(node, frozenset(), frozenset())
     for name, variant in found.variants.items():
         if not variant.body and name not in used:
-            problems.append(Problem(str(variant.pos), f"variant {name!r} changes nothing", "give it a block, or use it in a 'when'"))
+            problems.append(
+                Problem(str(variant.pos), f"variant {name!r} changes nothing", "give it a block, or use it in a 'when'")
+            )
     for choice in found.choices.values():
         idle = [n for n in choice.variants if n not in used and not (n in found.variants and found.variants[n].body)]
         if len(idle) > 1:
-            problems.append(Problem(str(choice.pos), f"variants {', '.join(idle)} of choice {choice.name!r} change nothing and are the same",
-                                    "use them in a 'when' or give them a block"))
+            problems.append(
+                Problem(
+                    str(choice.pos),
+                    f"variants {', '.join(idle)} of choice {choice.name!r} change nothing and are the same",
+                    "use them in a 'when' or give them a block",
+                )
+            )
 
 
 def flatten(nodes: Iterable[Any], env: Environment) -> list[Any]:
@@ -238,11 +271,16 @@ class _Collector:
 
     def define(self, node: Any, own: set[tuple[str, str]], override: bool) -> None:
         p = self.program
-        table: dict[str, Any]
-        kind, table = {s.Struct: ("struct", p.structs), s.Object: ("object", p.objects), s.Function: ("function", p.functions),
-                       s.Path: ("path", p.paths), s.Param: ("param", p.params)}[type(node)]
+        tables: dict[type, tuple[str, dict[str, Any]]] = {
+            s.Struct: ("struct", p.structs),
+            s.Object: ("object", p.objects),
+            s.Function: ("function", p.functions),
+            s.Path: ("path", p.paths),
+            s.Param: ("param", p.params),
+        }
+        kind, table = tables[type(node)]
         old = table.get(node.name)
-        if (kind, node.name) in own:
+        if (kind, node.name) in own and old is not None:
             p.problem(node.pos, f"{kind} {node.name!r} is defined twice (first on line {old.pos.line})", "rename or remove one")
             return
         if getattr(node, "replace", False):
@@ -255,14 +293,23 @@ class _Collector:
 
     def merge_run(self, lines: list[s.Statement]) -> None:
         """A later layer's source, programs or times replace the earlier ones of the same sort."""
+
         def sort(line: s.Statement) -> type:
             return s.CpuRuns if isinstance(line, s.OnPacket | s.Loop) else type(line)
+
         replaced = {sort(line) for line in lines if not isinstance(line, s.Times)}
         self.program.run = [line for line in self.program.run if sort(line) not in replaced] + lines
 
 
-def resolve(nodes: tuple[s.Statement, ...], library: tuple[s.Statement, ...], *, isa: str, cpus: int, variants: tuple[str, ...],
-            kernel: str | None) -> Program:
+def resolve(
+    nodes: tuple[s.Statement, ...],
+    library: tuple[s.Statement, ...],
+    *,
+    isa: str,
+    cpus: int,
+    variants: tuple[str, ...],
+    kernel: str | None,
+) -> Program:
     """One program for one instruction set, CPU count and set of variants."""
     problems: list[Problem] = []
     found = find_choices(nodes, problems)

@@ -1,4 +1,5 @@
 """The ``run`` block: source of packets, who runs what, how long."""
+
 from __future__ import annotations
 
 import re
@@ -83,7 +84,11 @@ def make_source(program: Program, line: s.SourceLine) -> Source:
     if "frame" not in options:
         program.problem(pos, "the source has no frame size", "add: frame 78B")
     frame = quantity(program, options.get("frame", ("64B",))[0], unit, pos, "frame")
-    overhead = 0.0 if options.get("overhead") == ("0B",) else quantity(program, options.get("overhead", ("20B",))[0], unit, pos, "overhead")
+    overhead = (
+        0.0
+        if options.get("overhead") == ("0B",)
+        else quantity(program, options.get("overhead", ("20B",))[0], unit, pos, "overhead")
+    )
     if line.rate.endswith("pps"):
         rate_pps = quantity(program, line.rate, PACKET_RATES, pos, "rate")
     else:
@@ -97,8 +102,17 @@ def make_source(program: Program, line: s.SourceLine) -> Source:
     arrivals = options.get("arrivals", ("constant",))[0]
     if arrivals not in ("constant", "poisson"):
         program.problem(pos, f"unknown arrivals {arrivals!r}", "use constant or poisson")
-    return Source(rate_pps, int(frame), int(overhead), counts["ring"], spread_weights(program, options.get("spread", ("even",)), pos),
-                  counts["flows"], link_bps, arrivals, counts["pool"])
+    return Source(
+        rate_pps,
+        int(frame),
+        int(overhead),
+        counts["ring"],
+        spread_weights(program, options.get("spread", ("even",)), pos),
+        counts["flows"],
+        link_bps,
+        arrivals,
+        counts["pool"],
+    )
 
 
 def plan(program: Program) -> RunPlan:
@@ -114,7 +128,11 @@ def plan(program: Program) -> RunPlan:
     for line in program.run:
         if isinstance(line, s.Times):
             if line.warmup:
-                result.warmup_ns = 0.0 if re.fullmatch(r"0(\.0*)?[a-z]+", line.warmup) else quantity(program, line.warmup, TIMES_NS, line.pos, "warmup")
+                result.warmup_ns = (
+                    0.0
+                    if re.fullmatch(r"0(\.0*)?[a-z]+", line.warmup)
+                    else quantity(program, line.warmup, TIMES_NS, line.pos, "warmup")
+                )
             if line.measure:
                 result.measure_ns = quantity(program, line.measure, TIMES_NS, line.pos, "measured time")
     return result
@@ -126,7 +144,11 @@ def assign(program: Program, pos: s.Pos, has_source: bool) -> list[Task]:
     everywhere = [line for line in program.run if isinstance(line, s.OnPacket | s.Loop)]
     own = [line for line in program.run if isinstance(line, s.CpuRuns)]
     if len(everywhere) > 1 or (everywhere and own):
-        program.problem((own or everywhere[1:])[0].pos, "what the CPUs run is said twice", "keep one of: on packet PATH, loop PATH, cpu … runs PATH")
+        program.problem(
+            (own or everywhere[1:])[0].pos,
+            "what the CPUs run is said twice",
+            "keep one of: on packet PATH, loop PATH, cpu … runs PATH",
+        )
     for line in everywhere:
         if isinstance(line, s.OnPacket) and not has_source:
             program.problem(line.pos, "'on packet' without a source", "add a source, or use 'loop PATH'")
@@ -135,14 +157,20 @@ def assign(program: Program, pos: s.Pos, has_source: bool) -> list[Task]:
     if everywhere:
         return [Task(everywhere[0].path, False, everywhere[0].pos)] * cpus
     tasks: list[Task | None] = [None] * cpus
-    for line in own:
-        first = program.int(line.first, line.pos)
-        last = cpus - 1 if line.last is None else program.int(line.last, line.pos)
+    for task in own:
+        first = program.int(task.first, task.pos)
+        last = cpus - 1 if task.last is None else program.int(task.last, task.pos)
+        if first > last and task.last is not None:
+            program.problem(task.pos, f"CPUs {first}..{last}", "write the lower number first")
         for cpu in range(first, min(last, cpus - 1) + 1):
             if tasks[cpu] is not None:
-                program.problem(line.pos, f"CPU {cpu} is given two programs", "make the ranges disjoint")
-            tasks[cpu] = Task(line.path, line.once, line.pos)
+                program.problem(task.pos, f"CPU {cpu} is given two programs", "make the ranges disjoint")
+            tasks[cpu] = Task(task.path, task.once, task.pos)
     missing = [str(i) for i, t in enumerate(tasks) if t is None]
     if missing and program.run_pos is not None:
-        program.problem(pos, f"nothing is said about CPU {', '.join(missing)}", "add 'cpu N runs PATH' or 'cpu N.. idle'" if own else "add: loop PATH")
+        program.problem(
+            pos,
+            f"nothing is said about CPU {', '.join(missing)}",
+            "add 'cpu N runs PATH' or 'cpu N.. idle'" if own else "add: loop PATH",
+        )
     return [t or Task(None, True, pos) for t in tasks]

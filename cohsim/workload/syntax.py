@@ -1,4 +1,5 @@
 """Syntax tree of the workload language. Names are as written; nothing is resolved here."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ class Pos:
 
 
 # ---- expressions ------------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Num:
@@ -66,18 +68,19 @@ class Expr:
     size: int | str | None = None
 
 
-Int = int | str       # a literal, or the name of a param
+Int = int | str  # a literal, or the name of a param
 
 
 @dataclass(frozen=True)
 class Condition:
     left: Expr
-    relation: str     # == != < <= > >= & (bit test)
+    relation: str  # == != < <= > >= & (bit test)
     right: Expr
     negated: bool = False
 
 
 # ---- statements -------------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -148,7 +151,7 @@ class Invoke(Statement):
     dst: str | None
     name: str
     args: tuple[Expr, ...]
-    mode: str         # "plain", "call", "inline"
+    mode: str  # "plain", "call", "inline"
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Pause(Statement):
 class If(Statement):
     condition: Condition
     goto: str | None
-    hint: str         # "", "likely", "unlikely"
+    hint: str  # "", "likely", "unlikely"
     body: tuple[Statement, ...] = ()
     orelse: tuple[Statement, ...] = ()
 
@@ -228,6 +231,7 @@ class When(Statement):
 
 # ---- top level --------------------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Field:
     pos: Pos
@@ -247,7 +251,7 @@ class Struct(Statement):
 @dataclass(frozen=True)
 class Init:
     field: str
-    value: Int | None             # None with an address
+    value: Int | None  # None with an address
     address: str | None = None
     plus_instance: bool = False
 
@@ -255,7 +259,7 @@ class Init:
 @dataclass(frozen=True)
 class Object(Statement):
     name: str
-    struct: str | None            # None: anonymous bytes
+    struct: str | None  # None: anonymous bytes
     size: Int | None
     scope: str
     options: dict[str, Int] = field(default_factory=dict)
@@ -266,7 +270,7 @@ class Object(Statement):
 @dataclass(frozen=True)
 class Parameter:
     name: str
-    initially: Int | None         # value of the word if nothing else sets it
+    initially: Int | None  # value of the word if nothing else sets it
 
 
 @dataclass(frozen=True)
@@ -319,10 +323,11 @@ class Variant(Statement):
 
 # ---- run block --------------------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class SourceLine(Statement):
     rate: str
-    options: dict[str, tuple]     # name -> values as written
+    options: dict[str, tuple]  # name -> values as written
 
 
 @dataclass(frozen=True)
@@ -338,8 +343,8 @@ class Loop(Statement):
 @dataclass(frozen=True)
 class CpuRuns(Statement):
     first: Int
-    last: Int | None              # None: to the last CPU
-    path: str | None              # None: idle
+    last: Int | None  # None: to the last CPU
+    path: str | None  # None: idle
     once: bool
 
 
