@@ -24,6 +24,9 @@ from libc.math cimport log
 from libc.stdlib cimport calloc, free, malloc, realloc
 from cohsim.core.types cimport *
 
+cdef extern from *:
+    int clzll "__builtin_clzll" (unsigned long long) nogil
+
 import numpy as np
 
 from cohsim.uops import UOP
@@ -93,6 +96,7 @@ cdef class Simulation:
         self.s.until = until_fs
         self.s.lookahead = lookahead
         self.s.check = check
+        self.s.values = 1
         self.s.fault_line = -1
         self._machine(machine, len(pin))
         self._tables(node_table, home_table)
@@ -131,6 +135,7 @@ cdef class Simulation:
         s.inclusive = m.l3_inclusive
         s.window, s.window_smt, s.sbq, s.sbq_smt, s.mshrs = m.window, m.window_smt, m.store_queue, m.store_queue_smt, m.mshrs
         s.l2_banks, s.slices, s.channels = m.l2_banks, m.home_slices, m.memory_channels
+        s.line_bytes = m.line_bytes
         s.line_shift = m.line_bytes.bit_length() - 1
         s.l1_sets, s.l1_ways, s.l2_sets, s.l2_ways, s.l3_sets, s.l3_ways = m.l1_sets, m.l1_ways, m.l2_sets, m.l2_ways, m.l3_sets, m.l3_ways
         s.period, s.issue, s.port, s.forward = m.core_period_fs, m.issue_fs, m.l1_port_fs, m.store_forward_fs
@@ -251,8 +256,9 @@ cdef class Simulation:
         cdef Sim* s = &self.s
         cdef int64_t j
         t, u = s.n_threads, s.n_uops
+        s.hot = <int64_t*>self._zeros("hot", (t, u, HOT), np.int64)
+        s.per_cycle = 1.0 / s.period
         s.time_fs = <int64_t*>self._zeros("time_fs", (t, u, NCAT), np.int64)
-        s.count = <int64_t*>self._zeros("count", (t, u), np.int64)
         s.served = <int64_t*>self._zeros("served", (t, u, NLEVEL), np.int64)
         s.scfail = <int64_t*>self._zeros("sc_failures", (t, u), np.int64)
         s.iterations = <int64_t*>self._zeros("iterations", t, np.int64)
@@ -300,6 +306,7 @@ cdef class Simulation:
         if th.stream and th.state == T_REFILL:
             self.s.refill -= 1
         th.stream = 1
+        self.s.values = 0
         if records is None or not len(records):
             th.state = T_HALTED
             self.s.halted += 1
@@ -308,6 +315,12 @@ cdef class Simulation:
                 raise ValueError("records must be a contiguous RECORD array")
             if (records["uop"] < 0).any() or (records["uop"] >= self.s.n_uops).any():
                 raise ValueError("a record names a micro-op outside the table")
+            if not np.isin(records["kind"], (OP_LOAD, OP_STORE, OP_RMW, OP_LL, OP_SC, OP_FENCE)).all():
+                raise ValueError("a record is no memory operation or fence")
+            if records["size"].max() > 2 * self.s.line_bytes or (records["gap"] < 0).any() or (records["address"] < 0).any():
+                raise ValueError("a record is longer than two lines, or has a negative gap or address")
+            if (records["back"] < 0).any() or (records["back"] > np.arange(len(records))).any():
+                raise ValueError("a store-conditional's load-and-reserve lies outside its chunk")
             self.arrays[f"chunk{cpu}"] = records
             th.rec = <Record*><size_t>records.ctypes.data
             th.rec_pos, th.rec_count, th.rec_fresh = 0, len(records), 1
@@ -333,7 +346,7 @@ cdef class Simulation:
         return STOPS[stop]
 
     def finish(self, long long end_fs):
-        """Book what blocked threads have waited until the end; to be called once."""
+        """Book what blocked threads have waited until the end and complete ``arrays``; to be called once, last."""
         cdef int32_t i
         cdef Thread* th
         if end_fs < self.s.until:
@@ -342,6 +355,14 @@ cdef class Simulation:
             th = &self.s.threads[i]
             if th.state == T_BLOCKED:
                 account(&self.s, th, th.block_uop, th.block_cat, th.block_since, self.s.until)
+        hot = self.arrays.pop("hot")
+        self.arrays["count"] = hot[:, :, 0].copy()
+        for i in range(NCAT):
+            if HOT_CATEGORY[i] > 0:
+                self.arrays["time_fs"][:, :, i] += hot[:, :, HOT_CATEGORY[i]]
+        for i in range(NLEVEL):
+            if HOT_LEVEL[i] > 0:
+                self.arrays["served"][:, :, i] += hot[:, :, HOT_LEVEL[i]]
 
     @property
     def now(self):

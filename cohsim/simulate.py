@@ -35,7 +35,10 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
     begun = time.perf_counter()
     pins = _pins(machine, workload, pin)
     warmup = workload.warmup_ns if warmup_ns is None else warmup_ns
-    measure = workload.measure_ns if measure_ns is None else measure_ns
+    if measure_ns is not None:
+        measure = measure_ns
+    else:
+        measure = workload.measure_ns if streams is None else FOREVER_NS     # a recorded trace runs to its end
     if warmup < 0 or measure <= 0:
         raise InputError(Problem("--measure", "the measured time must be positive", "give a time such as 500us"))
     start = round(warmup * FS_PER_NS)

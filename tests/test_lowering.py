@@ -27,7 +27,9 @@ object mine line per-cpu
 
 def compiled(body: str, isa: str, *, cpus: int = 1, kernel: str | None = None, extra: str = "") -> CompiledWorkload:
     lines = "\n".join("    " + line for line in body.split("\n"))
-    return compile_text(f"{HEADER}{extra}path p\n{lines}\nrun\n    loop p\n", "t.trace", isa=isa, cpus=cpus, kernel=kernel).workload
+    return compile_text(
+        f"{HEADER}{extra}path p\n{lines}\nrun\n    loop p\n", "t.trace", isa=isa, cpus=cpus, kernel=kernel
+    ).workload
 
 
 def ops(w: CompiledWorkload) -> list[str]:
@@ -76,7 +78,11 @@ DOWN = ["LL", "ALU.SUB", "SC", "BR.EQ"]
         ("set_bit x.a, 3", ["RMW.OR"], ["LL", "ALU.OR", "SC", "BR.EQ"]),
         ("clear_bit x.a, 3", ["RMW.AND"], ["LL", "ALU.AND", "SC", "BR.EQ"]),
         ("test_and_set_bit x.a, 3", ["RMW.OR"], ["FENCE.LIGHT", "LL", "ALU.OR", "SC", "BR.EQ", "FENCE.FULL"]),
-        ("r = test_and_clear_bit x.a, 3", ["RMW.AND", "ALU.AND"], ["FENCE.LIGHT", "LL", "ALU.AND", "SC", "BR.EQ", "FENCE.FULL", "ALU.AND"]),
+        (
+            "r = test_and_clear_bit x.a, 3",
+            ["RMW.AND", "ALU.AND"],
+            ["FENCE.LIGHT", "LL", "ALU.AND", "SC", "BR.EQ", "FENCE.FULL", "ALU.AND"],
+        ),
         ("smp_mb", ["FENCE.FULL"], ["FENCE.FULL"]),
         ("smp_rmb", [], ["FENCE.LIGHT"]),
         ("smp_wmb", [], ["FENCE.LIGHT"]),
@@ -100,7 +106,13 @@ def test_sequence(statement: str, x86: list[str], power: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "before", "after"),
-    [("2.6.31", "LIGHT", "INSTR"), ("3.1", "LIGHT", "INSTR"), ("3.2", "LIGHT", "FULL"), ("4.3", "LIGHT", "FULL"), ("4.4", "FULL", "FULL")],
+    [
+        ("2.6.31", "LIGHT", "INSTR"),
+        ("3.1", "LIGHT", "INSTR"),
+        ("3.2", "LIGHT", "FULL"),
+        ("4.3", "LIGHT", "FULL"),
+        ("4.4", "FULL", "FULL"),
+    ],
 )
 def test_power_barriers_follow_the_kernel(kernel: str, before: str, after: str) -> None:
     words = ops(compiled("atomic_dec_return x.a", "power", kernel=kernel))
@@ -336,7 +348,10 @@ def test_ll_sc_in_the_language() -> None:
 
 
 def test_finite_and_different_programs() -> None:
-    text = HEADER + "path p\n    store x.a = 5\npath q\n    load x.a\nrun\n    cpu 0 runs p once\n    cpu 1..2 runs q\n    cpu 3.. idle\n"
+    text = (
+        HEADER
+        + "path p\n    store x.a = 5\npath q\n    load x.a\nrun\n    cpu 0 runs p once\n    cpu 1..2 runs q\n    cpu 3.. idle\n"
+    )
     w = compile_text(text, "t.trace", isa="x86", cpus=5).workload
     assert w.entry[1] == w.entry[2] and w.entry[3] == w.entry[4] and len(set(w.entry.tolist())) == 3
     m = Interpreter(w)

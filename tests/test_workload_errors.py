@@ -1,4 +1,4 @@
-"""Every wrong workload file is told in lines `file:line:column: what; what to do`, all of them at once, and never by a traceback."""
+"""Every wrong workload file is told in lines `file:line:column: what; what to do`, all at once, and never by a traceback."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_sound_file_is_sound() -> None:
         ("object mine line per-cpu", "object mine line shared at mine", "6:8", "overlap|itself"),
         ("object mine line per-cpu", "object mine line per-cpu init z=3", "6:8", "has no field 'z'"),
         ("object mine line per-cpu", "object mine line per-cpu offset 4 offset 8", "6:8", "option 'offset' is given twice"),
-        ("object mine line per-cpu", "object mine line per-cpu stride 32", "6:8", "stride 32 of object 'mine' is below its size 64"),
+        ("object mine line per-cpu", "object mine line per-cpu stride 32", "6:8", "stride 32 of object 'mine' is below its size"),
         ("    load p", "    load q", "8:10", "unknown object, register or param 'q'"),
         ("    load p", "    load x.c", "8:10", "struct line has no field 'c'"),
         ("    load p", "    load x+62:4", "8:10", r"bytes 62..65 are outside object 'x' of 64"),
@@ -99,7 +99,6 @@ def test_the_sound_file_is_sound() -> None:
         ("    call f(x.a)", "    r = call f(x.a)", "10:14", "f returns no value"),
         ("    call f(x.a)", "    call f", "10:10", r"f takes 1 argument\(s\), not 0"),
         ("    call f(x.a)", "    call ff(x.a)", "10:10", "unknown function 'ff'; did you mean 'f'"),
-        ("    call f(x.a)", "    unroll 100000\n        unroll 100\n            load x.a", "12:13", "more than 1000000 micro-operations"),
         ("    loop p", "    loop q", "12:10", "unknown path 'q'"),
         ("    loop p", "    on packet p", "12:15", "'on packet' without a source"),
         ("    loop p", "    source 10Gbit/s frame 78B\n    loop p", "13:10", "'loop' beside a source"),
@@ -114,7 +113,7 @@ def test_the_sound_file_is_sound() -> None:
         ("    loop p", "    cpu 0 runs p", "11:1", "nothing is said about CPU 1"),
         ("    loop p", "    cpu 0.. runs p\n    cpu 1 runs p", "13:16", "CPU 1 is given two programs"),
         ("    loop p", "    loop p\n    loop p", "13:10", "said twice"),
-        ("run\n    loop p\n", "", ":1:1", "no 'run' block"),
+        ("run\n    loop p\n", "", "1:1", "no 'run' block"),
         ("function f(p)", "kernel 3.x\nfunction f(p)", "7:", "unexpected '.x'|unexpected"),
         ("function f(p)", "layout line.z@8\nfunction f(p)", "7:8", "struct line has no field 'z'"),
         ("function f(p)", "layout line.b@0\nfunction f(p)", "7:8", "overlaps"),
@@ -131,16 +130,29 @@ def test_one_line_names_the_place(old: str, new: str, where: str, what: str) -> 
     found = problems(edited(old, new))
     matching = [line for line in found if re.search(what, line)]
     assert matching, found
-    assert re.match(rf"t\.trace:{where}|t\.trace{where}|{where}", matching[0]) or where.startswith(":"), matching
+    assert matching[0].startswith(f"t.trace:{where}"), matching
     assert "\n" not in "".join(found)
 
 
 def test_impossible_guards() -> None:
-    text = GOOD.replace("    load p", "    when v\n        unless v\n            load p\n    unless v\n        when v\n            load p")
+    text = GOOD.replace(
+        "    load p", "    when v\n        unless v\n            load p\n    unless v\n        when v\n            load p"
+    )
     found = problems(text.replace("function", "variant v\n    param n 1\nfunction"))
-    assert [line.split(": ")[1].split(";")[0] for line in found] == ["'unless v' can never hold here", "'when v' can never hold here"]
-    found = problems(GOOD.replace("    load p", "    when a\n        when b\n            load p").replace("function", "choice c a b\nfunction"))
+    assert [line.split(": ")[1].split(";")[0] for line in found] == [
+        "'unless v' can never hold here",
+        "'when v' can never hold here",
+    ]
+    found = problems(
+        GOOD.replace("    load p", "    when a\n        when b\n            load p").replace("function", "choice c a b\nfunction")
+    )
     assert "'when b' can never hold here" in found[0]
+
+
+def test_a_program_that_explodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cohsim.workload.build.MAX_UOPS", 2000)
+    found = problems(edited("    call f(x.a)", "    unroll 100\n        unroll 100\n            load x.a"))
+    assert found == ["t.trace:12:13: the program has more than 2000 micro-operations; use 'repeat' instead of 'unroll' or 'x K'"]
 
 
 def test_all_problems_together() -> None:
@@ -166,7 +178,7 @@ def test_arguments() -> None:
     assert "unknown struct 'lime'; did you mean 'line'" in problems(GOOD, layouts=("lime.a@8",))[0]
     choice = GOOD.replace("function", "choice c a b\nvariant b\n    kernel 4.4\nfunction")
     assert "a and b exclude each other (choice c)" in problems(choice, variants=("a", "b"))[0]
-    assert "did you mean 'b'" in problems(choice.replace(" b", " bee"), variants=("be",))[0] or True
+    assert "did you mean 'bee'" in problems(choice.replace(" b\n", " bee\n"), variants=("be",))[0]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +213,7 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
 
 
 def test_comments_and_line_ends() -> None:
-    text = GOOD.replace("\n", "   # note\n", 3).replace('struct', 'title "a # in text"\nstruct', 1).replace("\n", "\r\n")
+    text = GOOD.replace("\n", "   # note\n", 3).replace("struct", 'title "a # in text"\nstruct', 1).replace("\n", "\r\n")
     from cohsim.workload.parse import parse_text
 
     assert parse_text(text.replace("\r\n", "\n"), "t.trace")[0].text == "a # in text"  # type: ignore[attr-defined]
@@ -213,7 +225,19 @@ def test_mutilated_files_never_crash(seed: int) -> None:
     rng = random.Random(seed)
     source = Path(__file__).resolve().parent.parent / "workloads" / "micro" / "spinlock.trace"
     lines = source.read_text().splitlines()
-    words = sorted({w for line in lines for w in line.split()}) + ["-1", "0", "999999999999", "(", "]", "->", "in", "x", "=", '"', "'"]
+    words = sorted({w for line in lines for w in line.split()}) + [
+        "-1",
+        "0",
+        "999999999999",
+        "(",
+        "]",
+        "->",
+        "in",
+        "x",
+        "=",
+        '"',
+        "'",
+    ]
     for _ in range(60):
         copy = list(lines)
         for _ in range(rng.randint(1, 3)):
@@ -241,7 +265,9 @@ def test_check_covers_variants_and_unused_functions(tmp_path: Path) -> None:
     path = tmp_path / "w.trace"
     path.write_text(GOOD)
     assert check_file(path) == "2 functions, 0 variants, x86 and power"
-    path.write_text(GOOD.replace("    load p", "    load p\n    when v\n        load x.zz\n    when isa power\n        load x.yy\nvariant v"))
+    path.write_text(
+        GOOD.replace("    load p", "    load p\n    when v\n        load x.zz\n    when isa power\n        load x.yy\nvariant v")
+    )
     with pytest.raises(WorkloadError) as caught:
         check_file(path)
     assert {re.search(r"field '(\w+)'", str(p)).group(1) for p in caught.value.problems} == {"zz", "yy"}  # type: ignore[union-attr]

@@ -290,7 +290,8 @@ cdef inline void home_write(Sim* s, int64_t line, int64_t t) noexcept nogil:
 
 
 cdef void home_cancel(Sim* s, int32_t x, int32_t src) noexcept nogil:
-    # The node's waiting request has changed its meaning; the ordered channel guarantees that it is here.
+    # The node's waiting request has changed its meaning; the ordered channel guarantees that it is here. None is waiting when a
+    # PutM has been taken already and only its PutAck is on the way: nothing to change then.
     cdef int32_t m = s.txns[x].qhead
     while m >= 0:
         if s.msgs[m].src == src:
@@ -301,8 +302,6 @@ cdef void home_cancel(Sim* s, int32_t x, int32_t src) noexcept nogil:
                 s.msgs[m].kind = H_PUTMSTALE
                 return
         m = s.msgs[m].next
-    s.fault = X_INTERNAL
-    s.fault_line = s.txns[x].line
 
 
 cdef void home_answer(Sim* s, int32_t x, int32_t kind, int32_t src, int32_t cancel, int64_t t) noexcept nogil:

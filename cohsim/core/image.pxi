@@ -47,6 +47,8 @@ cdef inline void image_write(Sim* s, int64_t addr, uint8_t size, uint64_t value)
     cdef uint64_t key = <uint64_t>addr >> 3
     cdef int64_t i = word_find(s, key)
     cdef uint64_t mask = size_mask(size) << (8 * (addr & 7))
+    if not s.values:
+        return
     if s.word_key[i] == NOWORD:
         if s.word_used * 2 >= s.word_cap:
             image_grow(s)

@@ -211,7 +211,7 @@ cdef inline void hold_lock(Thread* th, int32_t uop, int64_t until) noexcept nogi
 
 cdef void rmw_done(Sim* s, Thread* th, Req* q, int64_t t) noexcept nogil:
     # A locked operation got its line at t and holds it for its duration; or a far one has its answer.
-    cdef int32_t dst = th.cur.dst if th.stream else s.uops[q.uop].dst
+    cdef int32_t dst = th.cur.dst if th.stream else s.uops[q.uop].dst    # a thread has one operation of this kind at a time
     line_stall(s, q.line, th.block_since, t)
     count_served(s, th, q.uop, q.level, t, t - q.issued)
     wake(s, th, level_category(q.level), t)
@@ -219,8 +219,7 @@ cdef void rmw_done(Sim* s, Thread* th, Req* q, int64_t t) noexcept nogil:
     if s.l2_private:
         hold_lock(th, q.uop, t + s.locked)
     write_reg(th, dst, q.value, th.locked_until if th.locked_until > th.t else th.t)
-    if measuring(s, th.t):
-        s.count[<int64_t>th.id * s.n_uops + q.uop] += 1
+    count_execution(s, th, q.uop)
     advance(s, th)
 
 
@@ -629,8 +628,7 @@ cdef int32_t step(Sim* s, Core* c, Thread* th) noexcept nogil:
         th.state = T_HALTED
         s.halted += 1
         th.pc += 0
-    if measuring(s, th.t):
-        s.count[<int64_t>th.id * s.n_uops + uop] += 1
+    count_execution(s, th, uop)
     return 0
 
 
@@ -643,10 +641,33 @@ cdef inline int64_t operand_time(Sim* s, Thread* th, Uop* u) noexcept nogil:
     return t + s.period
 
 
+cdef inline void load_record(Sim* s, Thread* th, Record* rec) noexcept nogil:
+    # The record becomes the thread's current micro-op; its instruction gives everything that does not change.
+    cdef int64_t room = s.line_bytes - (rec.address & (s.line_bytes - 1))
+    th.cur = s.uops[rec.uop]
+    th.cur.op = rec.kind
+    th.cur.size = rec.size if rec.size <= room else <uint8_t>room
+    th.cur.base = rec.address
+    th.cur.slot = 0
+    th.cur.flags = F_DEP if rec.flags & RF_DEP else 0
+    th.cur.dst = 0 if rec.kind == OP_LL else (1 if rec.kind == OP_SC else -1)
+    th.cur.areg = -1
+    th.cur.b = -1
+    th.cur.a = -1
+    th.rec_fresh = 0
+    th.rec_part = 0
+    th.work_left = rec.gap - 1
+    if rec.flags & RF_PACKET:
+        th.iterations += 1
+        if measuring(s, th.t):
+            s.iterations[th.id] += 1
+
+
 cdef int32_t step_record(Sim* s, Core* c, Thread* th) noexcept nogil:
     # A recorded operation: the instructions before it, then the operation itself, as recorded.
     cdef Record* rec
     cdef int32_t uop, done
+    cdef int64_t rest
     if th.rec_pos >= th.rec_count:
         th.state = T_REFILL
         s.refill += 1
@@ -654,18 +675,7 @@ cdef int32_t step_record(Sim* s, Core* c, Thread* th) noexcept nogil:
     rec = &th.rec[th.rec_pos]
     uop = rec.uop
     if th.rec_fresh:
-        th.cur = s.uops[uop]
-        th.cur.op = rec.kind
-        th.cur.size = rec.size
-        th.cur.base = rec.address
-        th.cur.slot = 0
-        th.cur.flags = 0
-        th.cur.dst = 0 if rec.kind == OP_LL else (1 if rec.kind == OP_SC else -1)
-        th.cur.areg = -1
-        th.cur.b = -1
-        th.cur.a = -1
-        th.rec_fresh = 0
-        th.work_left = rec.gap - 1
+        load_record(s, th, rec)
     if th.work_left > 0:
         if not do_work(s, th, &th.cur, uop, 0):
             return 0
@@ -677,8 +687,13 @@ cdef int32_t step_record(Sim* s, Core* c, Thread* th) noexcept nogil:
         done = do_memory(s, c, th, &th.cur, uop)
     if not done:
         return 0
-    if measuring(s, th.t):
-        s.count[<int64_t>th.id * s.n_uops + uop] += 1
+    rest = rec.size - th.cur.size
+    if rest > 0 and not th.rec_part:
+        th.rec_part = 1                          # the access crosses into the next line (never more: at most 128 bytes, see feed)
+        th.cur.base += th.cur.size
+        th.cur.size = <uint8_t>rest if rest < s.line_bytes else <uint8_t>s.line_bytes
+        return 0
+    count_execution(s, th, uop)
     advance(s, th)
     if rec.kind == OP_SC:
         th.stream = 2                            # look at its outcome before the next record

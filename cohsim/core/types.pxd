@@ -13,6 +13,7 @@ cdef enum:
     MAXWB = 32         # write-backs of one node that wait for their PutAck
     MAXDL = 512        # messages on their way to one core
     HISTBINS = 64
+    HOT = 8            # int64 counters of the hot statistics record: one host cache line per (thread, micro-op)
 
 cdef enum OpCode:
     OP_WORK = 1
@@ -29,6 +30,10 @@ cdef enum OpCode:
     OP_PACKET = 12
     OP_DONE = 13
     OP_HALT = 14
+
+cdef enum RecordFlag:
+    RF_DEP = 1
+    RF_PACKET = 8
 
 cdef enum UopFlag:
     F_DEP = 1
@@ -254,6 +259,7 @@ cdef struct Thread:
     int32_t op_pending     # a locked operation is at the node
     int32_t stream
     int32_t rec_fresh
+    int32_t rec_part       # the second line of an access that crosses lines
     int64_t rec_pos
     int64_t rec_count
     Record* rec
@@ -357,7 +363,7 @@ cdef struct Sim:
     # machine
     int32_t nodes, cores_per_node, threads_per_core, n_cores, n_threads
     int32_t l2_private, broadcast, write_through, in_order, gathering, smt_shared, snoop_first, inclusive
-    int32_t window, window_smt, sbq, sbq_smt, mshrs, l2_banks, slices, channels, line_shift, has_owner_state
+    int32_t window, window_smt, sbq, sbq_smt, mshrs, l2_banks, slices, channels, line_shift, line_bytes
     int32_t l1_sets, l1_ways, l2_sets, l2_ways, l3_sets, l3_ways
     int64_t period, issue, port, forward, mispredict, locked, pause, f_full, f_light, f_instr, f_load, f_store
     int64_t l1_hit, l2_hit, l2_hop, l2_service, l2_bank, l2_load_line, l2_store_line, l1_inv, snoop, snoop_dirty, snoop_bank
@@ -404,14 +410,16 @@ cdef struct Sim:
     int64_t word_cap, word_used
     # control
     int64_t from_, until
+    int32_t values         # the memory image is kept (recorded traces carry no values)
     int32_t lookahead, check, fault, fault_a, fault_b, fault_c
     int64_t fault_line
     int32_t halted, refill
     int64_t stop_iterations
     # statistics
-    int64_t* time_fs       # [T, U, C]
-    int64_t* count         # [T, U]
-    int64_t* served        # [T, U, L]
+    int64_t* hot           # [T, U, HOT]: what nearly every micro-op touches, see HOT_CATEGORY and HOT_LEVEL
+    int64_t* time_fs       # [T, U, C], the other categories
+    int64_t* served        # [T, U, L], the other levels
+    double per_cycle       # 1 / period
     int64_t* scfail        # [T, U]
     int64_t* iterations
     int64_t* received

@@ -134,6 +134,8 @@ def _answers(c: Controller) -> Iterator[str]:
             yield f"{where}: {answer} does not fit {state} ({'dirty' if state in DIRTY else 'not dirty'})"
         if answer == "rsp_owned" and row.next not in DIRTY:
             yield f"{where}: rsp_owned promises to stay responsible, {row.next} is not"
+        if keeps and answer != "rsp_owned" and row.next in DIRTY:
+            yield f"{where}: {row.next} is responsible for the data, {answer} does not promise that"
         lost = state in ("SM", "FM", "OM", "MI") and not keeps
         if lost != ("cancel" in row.actions):
             yield f"{where}: {'the request on its way has changed its meaning: cancel' if lost else 'nothing to cancel'}"

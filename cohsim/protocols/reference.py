@@ -268,7 +268,8 @@ class Model:
             line.after_answer(row, i)
         if row.next == "Wait" and hst != "Wait":
             line.kept, line.noted, line.looked_up = 0, NONE, NONE     # used up: keeps equal futures equal
-        changed = tuple((*r[:3], tuple(sorted(r[3])), *r[4:]) if r is not o else r for r, o in zip(line.records, records, strict=True))
+        changed = tuple((*r[:3], tuple(sorted(r[3])), *r[4:]) if r is not old else r
+                        for r, old in zip(line.records, records, strict=True))
         after = (row.next, line.request, line.pending, line.kept, line.noted, line.looked_up, line.memory)
         yield Step("home", i, hst, event, remark, spontaneous), (after, changed)
 

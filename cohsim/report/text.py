@@ -55,12 +55,17 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     else:
         work = []
     each = summary["ns_per_iteration_per_cpu"]
-    work.append(f"{each:.4g} ns each per CPU" if each is not None else "no iteration completed")
+    work.append(f"{_ns(each)} each per CPU" if each is not None else "no iteration completed")
     work.append(f"CPU utilization {100 * summary['cpu_utilization']:.1f}%")
     window = f"measured {count(summary['measured_ns'] / 1e3)} us after {count(summary['warmup_ns'] / 1e3)} us of warm-up"
     host = summary["memory_operations_per_host_second"]
     speed = f"{count(summary['memory_operations'])} memory operations in {summary['host_seconds']:.2f} s of host time"
     return [head, "  " + ", ".join(work), f"  {window}; {speed}" + (f", {count(host)}/s" if host else "")]
+
+
+def _ns(nanoseconds: float) -> str:
+    """Nanoseconds with four digits, never as a power of ten."""
+    return f"{nanoseconds:.4g} ns" if nanoseconds < 1000 else f"{nanoseconds:,.0f} ns"
 
 
 def _notices(summary: dict[str, Any]) -> list[str]:

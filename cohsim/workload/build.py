@@ -14,7 +14,7 @@ from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lower
 from cohsim.workload.operands import Bad, Frame, Operands
 from cohsim.workload.program import Program, suggest
 
-MAX_UOPS = 1_000_000  # an unrolled or deeply nested program beyond this is a mistake
+MAX_UOPS = 200_000  # an unrolled or deeply nested program beyond this is a mistake
 RELATIONS = {"==": Cond.EQ, "!=": Cond.NE, "<": Cond.LT, ">=": Cond.GE, "&": Cond.BITS}
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
-from cohsim.workload.load import ISAS, compile_text
+from cohsim.workload.load import ISAS, compile_text, library
 from cohsim.workload.parse import parse_text, read_text
-from cohsim.workload.program import find_choices
+from cohsim.workload.program import find_choices, resolve
+from cohsim.workload.run_block import suits
 
 CHECK_CPUS = 4  # enough for workloads that give CPUs different programs
 
@@ -23,7 +24,8 @@ def check_file(path: Path) -> str:
     for variants in [(), *((name,) for name in sorted(found.names))]:
         for isa in ISAS:
             try:
-                compiled = compile_text(text, str(path), isa=isa, cpus=CHECK_CPUS, variants=variants)
+                cpus = suitable_cpus(nodes, isa, variants)
+                compiled = compile_text(text, str(path), isa=isa, cpus=cpus, variants=variants)
             except WorkloadError as error:
                 problems += [p for p in error.problems if p not in problems]
             else:
@@ -33,6 +35,13 @@ def check_file(path: Path) -> str:
     if problems:
         raise WorkloadError(problems)
     return f"{len(functions)} functions, {len(found.names)} variants, x86 and power"
+
+
+def suitable_cpus(nodes: tuple[s.Statement, ...], isa: str, variants: tuple[str, ...]) -> int:
+    """CHECK_CPUS, or what the run block asks for."""
+    program = resolve(nodes, library(), isa=isa, cpus=CHECK_CPUS, variants=variants, kernel=None)
+    asked = [line for line in program.run if isinstance(line, s.CpuCount) and not suits(line, CHECK_CPUS)]
+    return asked[0].first if asked else CHECK_CPUS
 
 
 def never_called(nodes: tuple[s.Statement, ...], called: set[str]) -> list[Problem]:

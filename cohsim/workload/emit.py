@@ -205,24 +205,40 @@ class Emitter:
 
     def finish(self, program: Program, objects: dict[str, Placed]) -> np.ndarray:
         """UOP array with real addresses and branch targets; accesses that cross a line are reported."""
-        table = np.zeros(len(self.rows), UOP)
-        for i, row in enumerate(self.rows):
-            out = table[i]
-            for name in ("op", "fn", "flags", "size", "dst", "a", "b", "areg", "func", "prim", "field", "line_no", "imm"):
-                out[name] = getattr(row, name)
-            out["target"] = self.labels[row.target] if row.target >= 0 else -1
-            if row.object and row.object in objects:
-                item = objects[row.object]
-                if row.takes_address:
-                    out["imm"] = item.base + row.offset
-                    continue
-                out["base"] = item.base + row.offset
-                out["stride"] = item.stride
-                out["slot"] = item.slot
-                self._check_line(program, row, item)
-            elif row.op in (Op.LOAD, Op.STORE, Op.RMW, Op.LL, Op.SC):
-                out["base"] = row.offset
-        return table
+        table = []
+        for r in self.rows:
+            target = self.labels[r.target] if r.target >= 0 else -1
+            base, stride, slot, imm = r.offset, 0, 0, r.imm
+            item = objects.get(r.object) if r.object else None
+            if item is not None and r.takes_address:
+                base, imm = 0, item.base + r.offset
+            elif item is not None:
+                base, stride, slot = item.base + r.offset, item.stride, int(item.slot)
+                self._check_line(program, r, item)
+            table.append(
+                (
+                    r.op,
+                    r.fn,
+                    r.flags,
+                    r.size,
+                    slot,
+                    r.dst,
+                    r.a,
+                    r.b,
+                    r.areg,
+                    0,
+                    0,
+                    r.func,
+                    r.prim,
+                    r.field,
+                    target,
+                    r.line_no,
+                    imm,
+                    base,
+                    stride,
+                )
+            )
+        return np.array(table, UOP)
 
     def _check_line(self, program: Program, row: Row, item: Placed) -> None:
         for instance in range(min(2, item.instances)):

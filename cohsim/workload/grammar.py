@@ -26,7 +26,7 @@ top: "kernel" VERSION                                                  -> kernel
    | "else"                                                            -> orelse
    | "run"                                                             -> run
 
-replace: ["replace"]
+!replace: ["replace"]
 parameter: NAME ["initially" int]
 shape: "bytes" int -> bytes | NAME -> structured
 option: option_name int                                                     -> option
@@ -103,7 +103,8 @@ runline: "source" QUANTITY source_option*                              -> source
     | "loop" NAME                                                      -> loop
     | "cpu" cpus "runs" NAME [once]                                    -> runs
     | "cpu" cpus "idle"                                                -> idle
-    | "warmup" QUANTITY ["measure" QUANTITY]                           -> times
+    | "cpus" cpus                                                       -> cpu_count
+   | "warmup" QUANTITY ["measure" QUANTITY]                           -> times
     | "measure" QUANTITY                                               -> measure
     | "when" test                                                      -> when
     | "unless" test                                                    -> unless

@@ -25,7 +25,7 @@ class LineUse:
     line: int  # address of the line of instance 0
     readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     writers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    written: bool = False         # by anybody, through any object on this line
+    written: bool = False  # by anybody, through any object on this line
 
 
 def line_uses(w: CompiledWorkload) -> dict[tuple[str, int], LineUse]:

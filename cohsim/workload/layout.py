@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cohsim.uops import Slot
 from cohsim.workload import syntax as s
@@ -103,14 +104,15 @@ def build_structs(program: Program) -> dict[str, StructLayout]:
             if f.name in layout.fields:
                 program.problem(f.pos, f"field {f.name!r} stands twice in struct {node.name}", "rename or remove one")
                 continue
-            if offset < 0 or size <= 0 or offset + size > layout.size:
+            sound = offset >= 0 and size > 0 and offset + size <= layout.size
+            if not sound:
+                where = f"field {f.name!r} ({offset}..{offset + size - 1})"
                 program.problem(
-                    f.pos,
-                    f"field {f.name!r} ({offset}..{offset + size - 1}) is outside struct {node.name} of {layout.size} bytes",
-                    "a field is NAME OFFSET SIZE",
+                    f.pos, f"{where} is outside struct {node.name} of {layout.size} bytes", "a field is NAME OFFSET SIZE"
                 )
+                offset, size = 0, max(1, min(size, layout.size))  # so that its uses are not reported too
             layout.fields[f.name] = (offset, size)
-            if f.overlaps:
+            if f.overlaps or not sound:
                 overlapping.add(f.name)
         layout.overlapping = frozenset(overlapping)
         check_overlaps(program, layout, node.pos)
@@ -278,12 +280,7 @@ class Layouter:
             total += self.program.int(offset, item.definition.pos)
             other = objects.get(name)
             if other is None:
-                self.program.problem(
-                    item.definition.pos,
-                    f"object {item.name!r} is placed at unknown object {name!r}",
-                    suggest(name, self.program.objects),
-                )
-                return total
+                return total  # reported by load.check_anchor
             if other.scope != item.scope:
                 self.program.problem(
                     item.definition.pos,
@@ -368,10 +365,17 @@ def chain(program: Program, item: Placed) -> list[tuple[int, int, int]]:
             f"at most {MAX_CHAIN_WORDS} in all: use fewer CPUs or a smaller object",
         )
         return []
+    count = item.size // step
     for i in range(item.instances):
-        order = list(range(1, item.size // step))
-        random.Random(0x5EED + i).shuffle(order)
         start = item.base + i * item.stride
-        cycle = [0, *order, 0]
-        words.extend((start + a * step, 8, start + b * step) for a, b in zip(cycle, cycle[1:], strict=False))
+        order = random_cycle(count, i)
+        words.extend((start + order[k - 1] * step, 8, start + order[k] * step) for k in range(count))
     return words
+
+
+@lru_cache(maxsize=8)
+def random_cycle(count: int, seed: int) -> tuple[int, ...]:
+    """0..count-1 in random order; the same for the same arguments on every host."""
+    order = list(range(count))
+    random.Random(0x5EED + seed).shuffle(order)
+    return tuple(order)

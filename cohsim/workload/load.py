@@ -138,6 +138,7 @@ def check_objects(program: Program) -> None:
             program.problem(
                 node.pos, f"object {node.name!r} has unknown struct {node.struct!r}", suggest(node.struct, program.structs)
             )
+        check_anchor(program, node)
         if "pool" in node.options and node.scope not in ("per-packet", "per-iteration"):
             program.problem(
                 node.pos,
@@ -146,6 +147,25 @@ def check_objects(program: Program) -> None:
             )
         if "stride" in node.options and node.scope == "shared":
             program.problem(node.pos, f"object {node.name!r} is shared and has a stride", "a stride is the distance of instances")
+
+
+def check_anchor(program: Program, node: s.Object) -> None:
+    """``at`` leads to an object that is not placed at this one itself."""
+    seen, here = [node.name], node
+    while here.at is not None:
+        name = here.at[0]
+        if name not in program.objects:
+            program.problem(
+                here.pos, f"object {here.name!r} is placed at unknown object {name!r}", suggest(name, program.objects)
+            )
+            return
+        if name in seen:
+            program.problem(
+                node.pos, f"object {node.name!r} is placed at itself: {' -> '.join([*seen, name])}", "place one of them freely"
+            )
+            return
+        seen.append(name)
+        here = program.objects[name]
 
 
 def emit_programs(builder: Builder, run: RunPlan) -> list[int]:

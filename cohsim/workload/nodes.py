@@ -341,6 +341,9 @@ class NodeBuilder(Transformer):
     def idle(self, cpus: tuple) -> s.CpuRuns:
         return s.CpuRuns(self.pos, cpus[0], cpus[1], None, True)
 
+    def cpu_count(self, cpus: tuple) -> s.CpuCount:
+        return s.CpuCount(self.pos, cpus[0], cpus[1])
+
     def times(self, warmup: Token, measure: Token | None) -> s.Times:
         return s.Times(self.at(warmup), str(warmup), str(measure) if measure else None)
 

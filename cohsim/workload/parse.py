@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -209,6 +210,7 @@ def read_text(path: FilePath) -> str:
     return text.replace("\r\n", "\n")
 
 
+@lru_cache(maxsize=32)
 def parse_text(text: str, file: str) -> tuple[s.Statement, ...]:
     """Top-level nodes of a workload file. Raises WorkloadError with every wrong line."""
     first = text.split("\n", 1)[0].strip()

@@ -73,6 +73,7 @@ class Program:
     run_pos: s.Pos | None = None
     assumptions: list[str] = field(default_factory=list)
     title: str = ""
+    file: str = ""
     library: frozenset[str] = frozenset()  # names defined by the bundled library and not redefined
 
     def problem(self, pos: s.Pos | str, what: str, remedy: str = "") -> None:
@@ -316,7 +317,7 @@ def resolve(
     check_guards(nodes, found, problems)
     active = select(found, variants)
     env = Environment(isa, cpus, version(kernel or find_kernel(nodes, found, active)), active)
-    program = Program(env, problems)
+    program = Program(env, problems, file=nodes[0].pos.file)
     collector = _Collector(program)
     collector.layer(library, override=False)
     known = frozenset((*program.structs, *program.objects, *program.functions, *program.params))

@@ -117,7 +117,7 @@ def make_source(program: Program, line: s.SourceLine) -> Source:
 
 def plan(program: Program) -> RunPlan:
     """Resolve the run block; every problem is reported."""
-    pos = program.run_pos or s.Pos("", 1, 1)
+    pos = program.run_pos or s.Pos(program.file, 1, 1)
     if program.run_pos is None:
         program.problem(pos, "no 'run' block", "add one: run / loop PATH")
     sources = [line for line in program.run if isinstance(line, s.SourceLine)]
@@ -126,6 +126,11 @@ def plan(program: Program) -> RunPlan:
     result = RunPlan([], make_source(program, sources[0]) if sources else None)
     result.tasks = assign(program, pos, bool(sources))
     for line in program.run:
+        if isinstance(line, s.CpuCount) and not suits(line, program.env.cpus):
+            upper = "" if line.last == line.first else f" to {line.last}" if line.last else " or more"
+            program.problem(
+                line.pos, f"this workload is for {line.first}{upper} CPUs, not {program.env.cpus}", f"give --cpus {line.first}"
+            )
         if isinstance(line, s.Times):
             if line.warmup:
                 result.warmup_ns = (
@@ -136,6 +141,11 @@ def plan(program: Program) -> RunPlan:
             if line.measure:
                 result.measure_ns = quantity(program, line.measure, TIMES_NS, line.pos, "measured time")
     return result
+
+
+def suits(line: s.CpuCount, cpus: int) -> bool:
+    """Whether the workload is meant for this number of CPUs."""
+    return line.first <= cpus and (line.last is None or cpus <= line.last)
 
 
 def assign(program: Program, pos: s.Pos, has_source: bool) -> list[Task]:
@@ -166,7 +176,8 @@ def assign(program: Program, pos: s.Pos, has_source: bool) -> list[Task]:
             if tasks[cpu] is not None:
                 program.problem(task.pos, f"CPU {cpu} is given two programs", "make the ranges disjoint")
             tasks[cpu] = Task(task.path, task.once, task.pos)
-    missing = [str(i) for i, t in enumerate(tasks) if t is None]
+    unsuitable = any(isinstance(line, s.CpuCount) and not suits(line, cpus) for line in program.run)  # reported by plan
+    missing = [] if unsuitable else [str(i) for i, t in enumerate(tasks) if t is None]
     if missing and program.run_pos is not None:
         program.problem(
             pos,

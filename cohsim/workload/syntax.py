@@ -349,6 +349,14 @@ class CpuRuns(Statement):
 
 
 @dataclass(frozen=True)
+class CpuCount(Statement):
+    """Numbers of CPUs the workload is meant for."""
+
+    first: int
+    last: int | None  # None: no upper limit
+
+
+@dataclass(frozen=True)
 class Times(Statement):
     warmup: str | None
     measure: str | None
