@@ -22,13 +22,15 @@ TARGET_SHARES = {"atomic_dec_return": 17.26, "atomic_inc": 13.45, "ip6_pol_route
 """R1, 16 threads, atomics on their own (netdev, 2014-12-10)."""
 
 RANGES: dict[str, tuple[float, float, str]] = {
-    "cores.instructions_per_cycle": (0.7, 1.1, ""),
-    "snoop.remote_dirty": (90, 150, " cycles"),
-    "caches.l2.load_occupancy": (4, 10, " cycles"),
+    "cores.instructions_per_cycle": (0.85, 1.1, ""),
+    "snoop.remote_clean": (70, 85, " cycles"),
+    "snoop.remote_dirty": (90, 125, " cycles"),
     "caches.l2.store_occupancy": (12, 26, " cycles"),
     "cores.fences.sync": (15, 90, " cycles"),
     "cores.fences.lwsync": (3, 20, " cycles"),
 }
+"""Inside the ranges of the machine file (facts: T4240 latency table), narrowed by a first, wider search. A load holds its line for the L2's own
+lookup time (5 cycles: the 11-cycle hit less both ways), the smallest value the model knows; the 16-thread column cannot tell 5 from 6."""
 
 
 def sample(rng: Random) -> list[str]:
@@ -37,6 +39,8 @@ def sample(rng: Random) -> list[str]:
     for key, (low, high, unit) in RANGES.items():
         value = rng.uniform(low, high)
         out.append(f"{key}={value:.2f}" if not unit else f"{key}={value:.0f}{unit}")
+        if key == "snoop.remote_clean":
+            out.append(f"caches.cpc.hit={value:.0f}{unit}")      # a broadcast home answers after the last snoop response
     return out
 
 

@@ -1,5 +1,5 @@
-# cython: language_level=3, cdivision=True, initializedcheck=False, infer_types=False
-# cython: boundscheck=False, wraparound=False
+# cython: language_level=3, infer_types=False
+# Bounds, division and overflow checks depend on the build flavour: setup.py sets them.
 """The native core: an event-driven model of hardware threads, caches, ordering points and memory.
 
 Contents, in the order in which an access meets them. All parts are one translation unit, so calls inline.
@@ -21,10 +21,16 @@ Inside the loop there is no Python object, no allocation but rare growth, no exc
 turns them into one exception.
 """
 from libc.math cimport log
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from cohsim.core.types cimport *
 
 cdef extern from *:
+    """
+    #ifndef COHSIM_CHECKED
+    #define COHSIM_CHECKED 0
+    #endif
+    """
+    const int COHSIM_CHECKED        # build flavour `checked`: every run asserts the protocol's invariants
     int clzll "__builtin_clzll" (unsigned long long) nogil
 
 import numpy as np
@@ -95,7 +101,7 @@ cdef class Simulation:
         self.s.from_ = from_fs
         self.s.until = until_fs
         self.s.lookahead = lookahead
-        self.s.check = check
+        self.s.check = check or COHSIM_CHECKED
         self.s.values = 1
         self.s.fault_line = -1
         self._machine(machine, len(pin))

@@ -187,6 +187,8 @@ def test_library_lines_are_those_of_the_call() -> None:
         ("clear_bit x.a, 0\nr = 1", 6, 1),
         ("r = 3\nr = r << 4\nr = r - 1\nr = r & 0x2e\nr = r ^ 1\nr = r | 0x40\nr = r >> 1", 7, 0x37),
         ("r = 0\nrepeat 5\n    r = r + 3", 7, 15),
+        ("n = 3\nr = 50 - n", 7, 47),
+        ("n = 3\nr = 1\nif 2 < n goto done\nr = 2\nlabel done", 7, 1),
         ("r = 0\nunroll 4\n    r = r + 3", 7, 12),
         ("r = 0\nn = 4\nwhile n > 0\n    r = r + n\n    n = n - 1", 7, 10),
         ("r = 0\nn = 0\nwhile n != 0\n    r = 1", 7, 0),

@@ -22,7 +22,8 @@ cdef list describe_line(Sim* s, int64_t line, node_states, home_states):
             while r >= 0 and len(waiting) < 64:
                 waiting.append("snoop" if s.reqs[r].kind == 0 else f"cpu {s.threads[s.reqs[r].thread].id}")
                 r = s.reqs[r].next
-            out.append(f"  node {i}: {node_states[w.state]}, L1 copies {w.l1mask:#x}, busy until {w.busy_until}, waiting: {', '.join(waiting) or 'nobody'}")
+            out.append(f"  node {i}: {node_states[w.state]}, L1 copies {w.l1mask:#x}, busy until {w.busy_until}, "
+                       f"waiting: {', '.join(waiting) or 'nobody'}")
         k = wb_find(s, &s.nodes_[i], line)
         if k >= 0:
             out.append(f"  node {i}: write-back {node_states[s.nodes_[i].wb[k].state]}")

@@ -131,7 +131,8 @@ cdef void send_snoops(Sim* s, int32_t x, uint32_t ops, int64_t leave) noexcept n
             ask = 1 if w.owner == i else 0
         if ask:
             p.pending += 1
-            s.home_snoops += 1
+            if measuring(s, leave):
+                s.home_snoops += 1
             # It takes effect at the end of its way through the node's tag pipeline.
             send(s, leave + s.hop + s.snoop, src_home(s, <int32_t>(p.line % s.slices)), EV_NODE_SNOOP, i, p.line,
                  N_SNPM if ops & B_SNOOPW else N_SNPS, 0)
@@ -180,7 +181,8 @@ cdef int32_t l3_place(Sim* s, int32_t x, uint32_t ops, int64_t start) noexcept n
             home_fault(s, w.tag, HS_FREE, H_RECALL)
             return 0
         s.home_fired[idx] += 1
-        s.recalls += 1
+        if measuring(s, start):
+            s.recalls += 1
         s.txns[y].state = s.home_next[idx]
         s.txns[y].kind = H_RECALL
         s.txns[y].requester = -1
@@ -270,7 +272,8 @@ cdef void txn_next(Sim* s, int32_t x, int64_t t) noexcept nogil:
     p.qhead = s.msgs[m].next
     kind = s.msgs[m].kind
     src = s.msgs[m].src
-    s.home_queue_fs += t - s.msgs[m].time
+    if measuring(s, t):
+        s.home_queue_fs += t - s.msgs[m].time
     line_count(s, p.line, LS_QUEUE, t - s.msgs[m].time, t)
     s.msgs[m].next = s.free_msg
     s.free_msg = m

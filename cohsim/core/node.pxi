@@ -117,10 +117,12 @@ cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
         n.wb[k].qhead = -1
         n.wb[k].qtail = -1
         n.n_wb += 1
-        s.writebacks += 1
+        if measuring(s, t):
+            s.writebacks += 1
         to_home(s, n, w.tag, H_PUTM, 0, t)
     s.node_fired[idx] += 1
-    s.evictions += 1
+    if measuring(s, t):
+        s.evictions += 1
     kill_reservations(s, n, w.tag, -1)
     drop_l1s(s, n, w, w.l1mask, t)
     w.tag = -1
@@ -247,6 +249,8 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
         return 0
     s.node_fired[idx] += 1
     w.state = s.node_next[idx]
+    if s.check:
+        check_line(s, q.line)
     if ops & A_LOAD:
         serve_load(s, n, w, r, start)
         return 1
@@ -293,7 +297,8 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
         w.qhead = s.reqs[r].next
         if node_serve(s, n, wi, r, t):
             if s.reqs[r].kind != 0 and s.reqs[r].queued >= 0:
-                s.l2_queue_fs += t - s.reqs[r].queued
+                if measuring(s, t):
+                    s.l2_queue_fs += t - s.reqs[r].queued
                 line_count(s, w.tag, LS_QUEUE, t - s.reqs[r].queued, t)
         else:
             queue_front(s, &w.qhead, &w.qtail, r, t)
@@ -308,7 +313,8 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
     cdef int64_t line = s.reqs[r].line
     cdef int32_t wi = l2_find(s, n, line), k
     cdef Way* w
-    s.l2_requests += 1
+    if measuring(s, t):
+        s.l2_requests += 1
     if wi < 0:
         k = wb_find(s, n, line)
         if k >= 0:
@@ -392,6 +398,8 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
         if w.state == S_I and w.qhead < 0:
             w.tag = -1
     snoop_answer(s, n, line, ops, leave)
+    if s.check:
+        check_line(s, line)
 
 
 cdef void node_snoop(Sim* s, Node* n, int64_t line, int32_t ev, int64_t t) noexcept nogil:

@@ -128,7 +128,8 @@ cdef void sb_pump(Sim* s, Thread* th, int64_t t) noexcept nogil:
                         break
                     f.state = 1
                     f.group = i
-                    s.gathered += 1
+                    if measuring(s, t):
+                        s.gathered += 1
             send(s, leave + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
         if e.state != 2:
             older = 1

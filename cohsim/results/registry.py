@@ -208,25 +208,24 @@ def _counter(group: str, name: str, unit: str, description: str) -> Dataset:
     return Dataset(f"/{group}/{name}", "int", unit, (), description)
 
 
-_WHOLE_RUN = " Whole run with warm-up."
 
 COUNTERS: dict[str, Dataset] = {
     "home_requests": _counter("home", "requests", "1", "Requests that reached a home."),
-    "home_snoops": _counter("home", "snoops", "1", "Snoops the homes sent to nodes." + _WHOLE_RUN),
+    "home_snoops": _counter("home", "snoops", "1", "Snoops the homes sent to nodes."),
     "home_blocked_fs": _counter(
         "home", "blocked_fs", "fs", "Time homes held a line blocked, from its request to the acknowledgement."
     ),
-    "home_queue_fs": _counter("home", "queue_fs", "fs", "Time requests waited at a home for their blocked line." + _WHOLE_RUN),
-    "recalls": _counter("home", "recalls", "1", "Lines an inclusive home cache took back from nodes to make room." + _WHOLE_RUN),
+    "home_queue_fs": _counter("home", "queue_fs", "fs", "Time requests waited at a home for their blocked line."),
+    "recalls": _counter("home", "recalls", "1", "Lines an inclusive home cache took back from nodes to make room."),
     "memory_reads": _counter("memory", "reads", "1", "Lines read from DRAM."),
     "memory_writes": _counter("memory", "writes", "1", "Lines written to DRAM."),
     "l2_requests": _counter(
-        "caches", "l2_requests", "1", "Operations of cores that reached their node's L2 by message." + _WHOLE_RUN
+        "caches", "l2_requests", "1", "Operations of cores that reached their node's L2 by message."
     ),
-    "l2_queue_fs": _counter("caches", "l2_queue_fs", "fs", "Time they waited in the queue of their line at the L2." + _WHOLE_RUN),
-    "evictions": _counter("caches", "evictions", "1", "Lines a node evicted to make room." + _WHOLE_RUN),
-    "writebacks": _counter("caches", "writebacks", "1", "Evicted lines that were modified and went to their home." + _WHOLE_RUN),
-    "gathered_stores": _counter("caches", "gathered_stores", "1", "Stores that left the store buffer with another." + _WHOLE_RUN),
+    "l2_queue_fs": _counter("caches", "l2_queue_fs", "fs", "Time they waited in the queue of their line at the L2."),
+    "evictions": _counter("caches", "evictions", "1", "Lines a node evicted to make room."),
+    "writebacks": _counter("caches", "writebacks", "1", "Evicted lines that were modified and went to their home."),
+    "gathered_stores": _counter("caches", "gathered_stores", "1", "Stores that left the store buffer with another."),
     "tx_dropped": _counter("network", "tx_dropped", "1", "Packets dropped because the egress link was too far behind."),
 }
 """Counter of ``RunData.counters`` -> its dataset. A counter of the core without an entry here is an error of the developer."""
