@@ -12,20 +12,24 @@ from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 import click
+import numpy as np
 
 from cohsim.machine import compile_machine, load_machine
 from cohsim.simulate import simulate
 from cohsim.workload import load_workload
 
 TARGET_GBPS = 3.3
-TARGET_SHARES = {"atomic_dec_return": 17.26, "atomic_inc": 13.45, "ip6_pol_route": 5.53, "__netif_receive_skb_core": 5.02}
-"""R1, 16 threads, atomics on their own (netdev, 2014-12-10)."""
+ON_THEIR_OWN = {"atomic_dec_return": 17.26, "atomic_inc": 13.45, "ip6_pol_route": 5.53, "__netif_receive_skb_core": 5.02}
+INLINED = {"ip6_pol_route": 19.59, "dst_release": 18.07}
+"""R1, 16 threads, % of cycles with atomics on their own and inside their callers (netdev, 2014-12-10)."""
+NOT_LISTED = {"_raw_read_lock_bh": 4.0}
+"""Not on the published list, which ends near 5 %: only more than this counts as an error."""
 
 RANGES: dict[str, tuple[float, float, str]] = {
-    "cores.instructions_per_cycle": (0.85, 1.1, ""),
-    "snoop.remote_clean": (70, 85, " cycles"),
-    "snoop.remote_dirty": (90, 125, " cycles"),
-    "caches.l2.store_occupancy": (12, 26, " cycles"),
+    "cores.instructions_per_cycle": (0.9, 1.1, ""),
+    "snoop.remote_clean": (70, 82, " cycles"),
+    "snoop.remote_dirty": (92, 115, " cycles"),
+    "caches.l2.store_occupancy": (14, 25, " cycles"),
     "cores.fences.sync": (15, 90, " cycles"),
     "cores.fences.lwsync": (3, 20, " cycles"),
 }
@@ -44,22 +48,33 @@ def sample(rng: Random) -> list[str]:
     return out
 
 
-def judge(sets: list[str], cpus: int = 16) -> tuple[float, dict[str, float], list[str]]:
+def judge(sets: list[str], cpus: int = 16, seed: int = 1) -> tuple[float, dict[str, float], list[str]]:
     """(error, figures, parameters) of one sample; the error is the mean square in units of the tolerances."""
     machine = compile_machine(load_machine("t4240", sets))
     workload = load_workload("ipv6_fwd", isa="power", cpus=cpus)
-    data = simulate(machine, workload, warmup_ns=300_000, measure_ns=400_000)
-    busy = data.time_fs[:, :, :-1].sum()
+    data = simulate(machine, workload, seed=seed, warmup_ns=300_000, measure_ns=500_000)
+    time = data.time_fs[:, :, :-1].sum(axis=(0, 2))
+    atomic = workload.uops["prim"] >= 0
+
+    def share(mask: np.ndarray) -> float:
+        return float(100 * time[mask].sum() / time.sum())
+
+    def function(name: str) -> np.ndarray:
+        return workload.uops["func"] == workload.func_names.index(name)
+
     gbps = data.iterations.sum() / (data.measured_fs / 1e15) * 78 * 8 / 1e9
     figures = {"gbps": gbps}
-    time = data.time_fs[:, :, :-1].sum(axis=(0, 2))
-    for name in TARGET_SHARES:
-        if name in workload.prim_names:
-            mask = workload.uops["prim"] == workload.prim_names.index(name)
-        else:
-            mask = (workload.uops["prim"] < 0) & (workload.uops["func"] == workload.func_names.index(name))
-        figures[name] = 100 * time[mask].sum() / busy
-    errors = [(gbps / TARGET_GBPS - 1) / 0.1] + [(figures[n] - t) / 3 for n, t in TARGET_SHARES.items()]
+    errors = [(gbps / TARGET_GBPS - 1) / 0.1]
+    for name, target in ON_THEIR_OWN.items():
+        known = name in workload.prim_names
+        figures[name] = share(workload.uops["prim"] == workload.prim_names.index(name) if known else function(name) & ~atomic)
+        errors.append((figures[name] - target) / 3)
+    for name, target in INLINED.items():
+        figures[name + "+atomics"] = share(function(name))
+        errors.append((figures[name + "+atomics"] - target) / 3)
+    for name, limit in NOT_LISTED.items():
+        figures[name] = share(function(name))
+        errors.append(max(0.0, figures[name] - limit) / 0.3)
     return sum(e * e for e in errors) / len(errors), figures, sets
 
 

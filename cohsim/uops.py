@@ -14,6 +14,7 @@ Value operand of STORE, RMW, SC, ALU and BR::
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from typing import cast
 
 import numpy as np
 
@@ -117,4 +118,4 @@ def uop(op: Op, **fields: int) -> np.void:
     record["op"] = op
     for name, value in fields.items():
         record[name] = value
-    return record[()]
+    return cast(np.void, record[()])
