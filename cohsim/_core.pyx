@@ -185,7 +185,7 @@ cdef class Simulation:
             c.id, c.node, c.index = i, i // s.cores_per_node, i % s.cores_per_node
             c.run_time = c.dl_min = FOREVER
             c.dl = <int64_t*>self._zeros("", MAXDL, np.int64)
-            c.mshr = <int64_t*>self._zeros("", s.mshrs + 1, np.int64)
+            c.mshr = <int64_t*>self._zeros("", s.mshrs + 1 + MAXSMT * MAXOUT, np.int64)
             c.l1 = <L1Way*>self._zeros("", s.l1_sets * s.l1_ways * sizeof(L1Way), np.uint8)
             for j in range(s.l1_sets * s.l1_ways):
                 c.l1[j].tag = -1

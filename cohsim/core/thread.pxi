@@ -120,6 +120,78 @@ cdef void remove_out(Thread* th, int32_t i) noexcept nogil:
         th.out[k] = th.out[k + 1]
 
 
+cdef inline bint older_valued(Thread* th, int32_t i) noexcept nogil:
+    # Is a load with a value older than entry i still outstanding?
+    cdef int32_t k
+    for k in range(i):
+        if th.out[k].dst >= 0:
+            return True
+    return False
+
+
+cdef int32_t load_answer(Sim* s, Thread* th, int32_t i, int32_t level, int64_t t) noexcept nogil:
+    # A line arrived for load i. 1: complete, the entry is gone; 0: it keeps its place because an older load has no value yet.
+    if s.in_order and th.out[i].dst >= 0 and older_valued(th, i):
+        th.out[i].here = 1
+        th.out[i].level = level
+        return 0
+    complete_out(s, th, i, level, 0, t)
+    return 1
+
+
+cdef uint64_t bound_value(Sim* s, Thread* th, Out* o) noexcept nogil:
+    # Memory's bytes with those of the thread's own older stores that are not performed yet laid over them.
+    cdef uint64_t value = image_read(s, o.addr, o.size)
+    cdef uint64_t byte
+    cdef int32_t i, k
+    cdef int64_t a
+    cdef Store* e
+    for i in range(th.sb_head, th.sb_tail):
+        e = &th.sb[i & (MAXSB - 1)]
+        if e.state == 2 or e.seq > o.seq:
+            continue
+        for k in range(o.size):
+            a = o.addr + k - e.addr
+            if a >= 0 and a < e.size:
+                byte = (<uint64_t>e.value >> (8 * a)) & 0xFF
+                value = (value & ~(<uint64_t>0xFF << (8 * k))) | (byte << (8 * k))
+    return value
+
+
+cdef void bind_following(Sim* s, Thread* th, int64_t t) noexcept nogil:
+    # x86 orders loads: a younger load whose data came early takes its value only now, and fetches the line again if it was lost in the
+    # meantime (the machine's replay).
+    cdef Core* c = &s.cores[th.core]
+    cdef Node* n = &s.nodes_[th.node]
+    cdef int32_t i, k, wi, r
+    cdef Out* o
+    while True:
+        for i in range(th.n_out):
+            if th.out[i].dst >= 0:
+                break
+        else:
+            return
+        o = &th.out[i]
+        if not o.here:
+            return
+        wi = l2_find(s, n, o.line)
+        if o.level == L_FORWARD or (wi >= 0 and s.perm[n.ways[wi].state] > 0):
+            complete_out(s, th, i, o.level, <int64_t>bound_value(s, th, o), t)
+            continue
+        o.here = 0
+        for k in range(c.n_mshr):
+            if c.mshr[k] == o.line:
+                return
+        c.mshr[c.n_mshr] = o.line          # a replay has its place even when all buffers are taken
+        c.n_mshr += 1
+        r = req_new(s)
+        if s.fault:
+            return
+        fill_request(s, th, r, OP_LOAD, o.line, o.addr, o.size, o.uop, t)
+        node_request(s, n, r, t)
+        return
+
+
 cdef void complete_out(Sim* s, Thread* th, int32_t i, int32_t level, int64_t value, int64_t t) noexcept nogil:
     # An outstanding load, LL or SC has its answer.
     cdef Out o = th.out[i]
@@ -127,7 +199,7 @@ cdef void complete_out(Sim* s, Thread* th, int32_t i, int32_t level, int64_t val
     if o.op != OP_LOAD and (level == L_L2 or level == L_CLUSTER):
         cat = C_ATOMIC
     remove_out(th, i)
-    if o.op == OP_LOAD and o.dst >= 0:
+    if o.op == OP_LOAD and o.dst >= 0 and not o.here:
         value = <int64_t>image_read(s, o.addr, o.size)
     write_reg(th, o.dst, value, t)
     if o.seq == th.load_seq:
@@ -185,10 +257,10 @@ cdef void core_complete(Sim* s, int32_t core, int32_t r, int64_t t) noexcept nog
             o = &s.threads[c.threads[k]]
             i = 0
             while i < o.n_out:
-                if o.out[i].op == OP_LOAD and o.out[i].line == line:
-                    complete_out(s, o, i, level, 0, t)
-                else:
+                if o.out[i].op != OP_LOAD or o.out[i].line != line or o.out[i].here or not load_answer(s, o, i, level, t):
                     i += 1
+            if s.in_order:
+                bind_following(s, o, t)
         mshr_free(s, c, line, level, t)
         req_free(s, r)
         return
@@ -245,6 +317,7 @@ cdef inline void new_out(Thread* th, Uop* u, int32_t uop, int64_t line, int64_t 
     o.dst = u.dst
     o.size = u.size
     o.op = u.op
+    o.here = 0
     if u.dst >= 0:
         th.regwait[u.dst] = 1
 
@@ -282,6 +355,9 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     if i >= 0:
         e = &th.sb[i & (MAXSB - 1)]
         if e.addr <= addr and addr + u.size <= e.addr + e.size:
+            if s.in_order and u.dst >= 0 and older_valued(th, th.n_out):
+                load_early(th, u, uop, line, addr, L_FORWARD)
+                return 1
             write_reg(th, u.dst, <int64_t>((<uint64_t>e.value >> (8 * (addr - e.addr))) & size_mask(u.size)),
                       (e.ready if e.ready > th.t else th.t) + s.forward)
             th.load_pending = 0
@@ -299,6 +375,9 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
                 bypass = 1                       # a sibling's store to the line is on its way: only the L2 knows the order
         if th.sc_line == line:
             bypass = 1
+        for i in range(c.n_mshr):
+            if c.mshr[i] == line:
+                bypass = 1                       # an older load of the line is on its way: reads of one word stay in order
     l1 = NULL if bypass else l1_find(s, c, line)
     if l1 != NULL:
         if s.l2_private:
@@ -306,7 +385,10 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
             if hold_until(s, th, uop, C_ATOMIC, w.busy_until):
                 return 0
         c.port_free = th.t + s.port
-        load_hit(s, th, u, uop, addr, L_L1, s.l1_hit)
+        if s.in_order and u.dst >= 0 and older_valued(th, th.n_out):
+            load_early(th, u, uop, line, addr, L_L1)
+        else:
+            load_hit(s, th, u, uop, addr, L_L1, s.l1_hit)
         return 1
     if s.l2_private:
         wi = l2_find(s, n, line)
@@ -319,7 +401,10 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
                 w.lru = n.lru
                 l1_fill(s, c, line, s.perm[w.state], wi)
                 c.port_free = th.t + s.port
-                load_hit(s, th, u, uop, addr, L_L2, s.l2_hit)
+                if u.dst >= 0 and older_valued(th, th.n_out):
+                    load_early(th, u, uop, line, addr, L_L2)
+                else:
+                    load_hit(s, th, u, uop, addr, L_L2, s.l2_hit)
                 return 1
     for i in range(c.n_mshr):
         if c.mshr[i] == line:
@@ -344,6 +429,15 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     c.port_free = th.t + s.port
     load_miss(s, th, u, uop, line, addr)
     return 1
+
+
+cdef inline void load_early(Thread* th, Uop* u, int32_t uop, int64_t line, int64_t addr, int32_t level) noexcept nogil:
+    # A hit under an older load that still waits for its value.
+    new_out(th, u, uop, line, addr, th.t)
+    th.out[th.n_out - 1].here = 1
+    th.out[th.n_out - 1].level = level
+    th.load_pending = 1
+    th.load_seq = th.icount
 
 
 cdef inline void load_miss(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t line, int64_t addr) noexcept nogil:

@@ -194,10 +194,11 @@ cdef struct Out:
     int64_t seq
     int64_t issued
     int32_t uop
+    int32_t level      # who served it, once its data is here
     int8_t dst
     uint8_t size
     uint8_t op
-    uint8_t pad
+    uint8_t here       # in-order binding: the data is here, the value is taken when older loads have theirs
 
 cdef struct Store:
     # A store buffer entry.

@@ -21,7 +21,7 @@ from cohsim.workload import load_workload
 from cohsim.workload.compiled import CompiledWorkload
 from cohsim.workload.info import count_path
 
-pytestmark = [pytest.mark.perf, pytest.mark.benchmark(timer=time.process_time)]
+pytestmark = [pytest.mark.perf, pytest.mark.benchmark(timer=time.thread_time)]
 
 HIT_GATES = {("t4240", 4): 1 / 15, ("t4240", 24): 1 / 17, ("corei7", 4): 1 / 14, ("corei7", 8): 1 / 20}
 IPV6_GATE = 1 / 75
