@@ -159,7 +159,8 @@ cdef void txn_go(Sim* s, int32_t x, uint32_t ops, bint present, int64_t start) n
 
 
 cdef int32_t l3_place(Sim* s, int32_t x, uint32_t ops, int64_t start) noexcept nogil:
-    # Inclusive home: find a way for the line. 1: got it; 0: waits for a recall (or tries again later).
+    # Inclusive home: find a way for the line. 1: got it, or way is -2 and a recall is under
+    # way; 0: every way of the set has a transaction.
     cdef Txn* p = &s.txns[x]
     cdef L3Way* set_ = &s.l3[(p.line % s.l3_sets) * s.l3_ways]
     cdef L3Way* w = NULL
@@ -210,6 +211,19 @@ cdef inline void l3_take(Sim* s, int32_t x, L3Way* w) noexcept nogil:
     s.txns[x].way = <int32_t>(w - s.l3)
 
 
+cdef void txn_place(Sim* s, int32_t x, int64_t t) noexcept nogil:
+    # The line is not in the inclusive L3: it needs a way before anything else.
+    cdef Txn* p = &s.txns[x]
+    cdef uint32_t ops = s.home_ops[HS_FREE * H_EVENTS + p.kind]
+    cdef int32_t slice_ = <int32_t>(p.line % s.slices)
+    if not l3_place(s, x, ops, t):
+        if not s.fault:
+            send(s, t + s.lookup, src_home(s, slice_), EV_HOME_PLACE, slice_, x, 0, 0)
+    elif p.way >= 0:
+        txn_go(s, x, ops, False, t)
+    # else: goes on in recall_done
+
+
 cdef void txn_start(Sim* s, int32_t x, int32_t kind, int32_t src, int64_t t) noexcept nogil:
     # The line is free: take a request.
     cdef Txn* p = &s.txns[x]
@@ -242,22 +256,11 @@ cdef void txn_start(Sim* s, int32_t x, int32_t kind, int32_t src, int64_t t) noe
     p.begun = start
     p.parent = -1
     p.way = -1 if w == NULL or not s.inclusive else <int32_t>(w - s.l3)
-    if s.inclusive and w == NULL:
-        if not l3_place(s, x, ops, start):
-            if s.fault:
-                return
-            # Every way of the set has a transaction under way: ask again after a lookup.
-            txn_release(s, x)
-            send(s, start + s.lookup, src_home(s, <int32_t>(p.line % s.slices)), EV_HOME_MSG, <int32_t>(p.line % s.slices), p.line, kind, src)
-            return
-        s.home_fired[idx] += 1
-        p.state = s.home_next[idx]
-        if p.way == -2:
-            return              # goes on when the recall is done
-        txn_go(s, x, ops, False, start)
-        return
     s.home_fired[idx] += 1
     p.state = s.home_next[idx]
+    if s.inclusive and w == NULL:
+        txn_place(s, x, start)
+        return
     txn_go(s, x, ops, w != NULL, start)
 
 

@@ -91,7 +91,7 @@ cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
     cdef uint32_t ops
     for i in range(s.l2_ways):
         w = &n.ways[first + i]
-        if w.tag == -1:
+        if w.tag == -1 or (w.state == S_I and w.qhead < 0):
             return first + i
         if transient(w.state) or w.qhead >= 0 or w.wake or w.busy_until > t:
             continue
@@ -308,6 +308,22 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
         w.tag = -1
 
 
+cdef inline void retry_later(Sim* s, Node* n, int64_t t) noexcept nogil:
+    # Every way of a set is busy: look again after a trip to the home, which is what frees most of them.
+    if not n.retry:
+        n.retry = 1
+        send(s, t + s.hop, src_node(s, n.id), EV_NODE_RETRY, n.id, 0, 0, 0)
+
+
+cdef void retry_stalled(Sim* s, Node* n, int64_t t) noexcept nogil:
+    cdef int32_t r = n.stall_head, following
+    n.stall_head = -1
+    while r >= 0 and not s.fault:
+        following = s.reqs[r].next
+        node_request(s, n, r, t)
+        r = following
+
+
 cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
     # A local operation reaches the node.
     cdef int64_t line = s.reqs[r].line
@@ -323,6 +339,7 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
         wi = l2_victim(s, n, line, t)
         if wi < 0:
             queue_tail(s, &n.stall_head, &n.stall_tail, r, t)
+            retry_later(s, n, t)
             return
         w = &n.ways[wi]
         w.tag = line
@@ -341,6 +358,8 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
         return
     if not node_serve(s, n, wi, r, t):
         queue_front(s, &w.qhead, &w.qtail, r, t)
+    elif w.state == S_I:
+        w.tag = -1                     # a store-conditional failed without asking for the line
 
 
 cdef void snoop_answer(Sim* s, Node* n, int64_t line, uint32_t ops, int64_t leave) noexcept nogil:
@@ -473,12 +492,7 @@ cdef void node_reply(Sim* s, Node* n, int64_t line, int32_t ev, int32_t level, i
         node_request(s, n, r, t)
         r = following
     if n.stall_head >= 0:
-        r = n.stall_head
-        n.stall_head = -1
-        while r >= 0:
-            following = s.reqs[r].next
-            node_request(s, n, r, t)
-            r = following
+        retry_stalled(s, n, t)
 
 
 cdef void check_line(Sim* s, int64_t line) noexcept nogil:

@@ -105,7 +105,7 @@ cdef inline void send(Sim* s, int64_t time, int32_t source, int32_t kind, int32_
     e.d = d
     if kind == EV_CORE_RESP or kind == EV_CORE_INV:
         delivery_add(s, a, time)
-    elif s.l2_private and (kind == EV_NODE_SNOOP or kind == EV_NODE_REPLY or kind == EV_NODE_LINE):
+    elif s.l2_private and (kind == EV_NODE_SNOOP or kind == EV_NODE_REPLY or kind == EV_NODE_LINE or kind == EV_NODE_RETRY):
         delivery_add(s, a, time)      # a private node is its core
     heap_push(s, &e)
 

@@ -85,6 +85,8 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
         core_resched(s, &s.cores[e.a])
     elif kind == EV_HOME_MSG:
         home_msg(s, e.b, e.c, e.d, e.time)
+    elif kind == EV_HOME_PLACE:
+        txn_place(s, <int32_t>e.b, e.time)
     elif kind == EV_HOME_READY:
         home_ready(s, <int32_t>e.b, e.time)
     else:
@@ -93,6 +95,9 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
         if kind == EV_NODE_LINE:
             s.nodes_[e.a].ways[e.b].wake = 0
             line_queue(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
+        elif kind == EV_NODE_RETRY:
+            s.nodes_[e.a].retry = 0
+            retry_stalled(s, &s.nodes_[e.a], e.time)
         elif kind == EV_NODE_SNOOP:
             node_snoop(s, &s.nodes_[e.a], e.b, e.c, e.time)
         else:

@@ -272,6 +272,8 @@ cdef void core_complete(Sim* s, int32_t core, int32_t r, int64_t t) noexcept nog
         s.fault_line = line
         return
     complete_out(s, th, i, level, q.ok if q.kind == OP_SC else <int64_t>image_read(s, q.addr, q.size), t)
+    if s.in_order:
+        bind_following(s, th, t)
     req_free(s, r)
 
 

@@ -57,9 +57,11 @@ cdef enum EventKind:
     EV_NODE_SNOOP      # a = node, b = line, c = N_SNPS or N_SNPM, d = home transaction
     EV_NODE_REPLY      # a = node, b = line, c = N_DATAS.., d = level served
     EV_NODE_DONE       # a = node, b = request index: the store is performed
+    EV_NODE_RETRY      # a = node: operations that found no way in their set try again
     EV_CORE_RESP       # a = core, b = request index
     EV_CORE_INV        # a = core, b = line
     EV_HOME_MSG        # a = slice, b = line, c = H_* event, d = source node | cancel << 16
+    EV_HOME_PLACE      # a = slice, b = transaction: look again for a way in a set that was full of transactions
     EV_HOME_READY      # a = slice, b = transaction
 
 cdef enum NodeEvent:
@@ -317,6 +319,7 @@ cdef struct Node:
     int32_t id
     int32_t stall_head
     int32_t stall_tail
+    int32_t retry          # an EV_NODE_RETRY is under way
     int32_t n_wb
     uint32_t lru
     int64_t snoop_free

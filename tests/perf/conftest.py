@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cohsim.results.rundata import RunData
+
 SOURCE = Path(__file__).with_name("reference_loops.c")
 SHORT_ROUNDS, MOST_ROUNDS = 5, 25
 RESIDENT_LINES, SETS, WAYS = 400, 64, 8
@@ -95,26 +97,33 @@ class Speed:
         return self.reference_ns / self.emulator_ns
 
 
-Compare = Callable[[str, Callable[[], float], Callable[[], int], float], Speed]
+Compare = Callable[[str, Callable[[], float], Callable[[], RunData], float], Speed]
 
 
 @pytest.fixture
 def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
-    """``compare(unit, reference, run, gate)``: ``reference`` returns ns per step of the C loop, ``run`` does one simulation and returns how
-    many units it did. They alternate, CPU time of this thread is taken, and the best of each side counts: other load on the host cannot
-    make a side faster. Short of the gate, more rounds follow: noise goes away with them, a regression does not.
+    """``compare(unit, reference, run, gate)``: ``reference`` returns ns per step of the C loop, ``run`` does one simulation, of which
+    ``unit`` (``events`` or ``memory_operations``) is what a step is compared with. The two alternate, CPU time of this thread is
+    taken, and the best of each side counts: other load on the host cannot make a side faster. Short of the gate, more rounds
+    follow: noise goes away with them, a regression does not.
     """
 
-    def measure(unit: str, reference: Callable[[], float], run: Callable[[], int], gate: float) -> Speed:
-        loops, emulator = [], []
+    def measure(unit: str, reference: Callable[[], float], run: Callable[[], RunData], gate: float) -> Speed:
+        loops: list[float] = []
+        emulator: list[float] = []
+        rates = ""
 
         def before() -> None:
             loops.extend(reference() for _ in range(3))
 
         def once() -> None:
+            nonlocal rates
             begun = time.thread_time_ns()
-            units = run()
-            emulator.append((time.thread_time_ns() - begun) / units)
+            data = run()
+            took = time.thread_time_ns() - begun
+            emulator.append(took / getattr(data, unit))
+            if emulator[-1] == min(emulator):
+                rates = f"{data.memory_operations / took * 1e3:6.2f} M operations/s {data.events / took * 1e3:6.2f} M events/s"
 
         benchmark.pedantic(once, setup=before, rounds=SHORT_ROUNDS)
         while min(loops) / min(emulator) < gate and len(emulator) < MOST_ROUNDS:
@@ -123,8 +132,8 @@ def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
         speed = Speed(min(loops), min(emulator))
         benchmark.extra_info.update(ratio=speed.ratio, gate=gate, reference_ns=speed.reference_ns, emulator_ns=speed.emulator_ns)
         request.config.stash[MEASURED].append(
-            f"{request.node.name:<42} 1/{1 / speed.ratio:<5.1f} (gate 1/{1 / gate:.1f}, target 1/4)  "
-            f"{speed.emulator_ns:7.1f} ns per {unit}, bare loop {speed.reference_ns:.1f} ns, {len(emulator)} rounds"
+            f"{request.node.name:<26} 1/{1 / speed.ratio:<5.1f} (gate 1/{1 / gate:<4.1f} target 1/4)  {speed.emulator_ns:6.1f} ns per "
+            f"{unit.removeprefix('memory_')[:-1]:<9} bare loop {speed.reference_ns:4.1f} ns  {rates}  {len(emulator)} rounds"
         )
         return speed
 
