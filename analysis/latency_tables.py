@@ -134,7 +134,8 @@ def document() -> str:
             "them on their own; hand-offs and the counter are not stated anywhere, except that the split of the L3 path was calibrated with the",
             "counter at two CPUs.", "", "## Loads, core cycles", ""]
     return "\n".join([*head, *table(CYCLES, "cycles"), "", "## Memory, hand-offs and a contended counter, nanoseconds", "",
-                      "All but memory on `machines/xeon_x5550.yaml` (2.67 GHz; the perfbook machine has two sockets, CPUs 0 to 3 are taken to be one).", "",
+                      "All but memory on `machines/xeon_x5550.yaml` (2.67 GHz; the perfbook machine has two sockets, CPUs 0 to 3 are",
+                      "taken to be one).", "",
                       *table(NANOSECONDS, "ns"), ""])
 
 

@@ -338,8 +338,10 @@ cdef class Simulation:
         return [i for i in range(self.s.n_threads) if self.s.threads[i].state == T_REFILL]
 
     def start(self):
-        """Let every core begin."""
+        """Let every core begin; a thread is idle until its own first cycle."""
         cdef int32_t i
+        for i in range(self.s.n_threads):
+            account(&self.s, &self.s.threads[i], self.s.threads[i].pc, C_IDLE, 0, self.s.threads[i].t)
         for i in range(self.s.n_cores):
             core_resched(&self.s, &self.s.cores[i])
 
@@ -374,6 +376,15 @@ cdef class Simulation:
     def now(self):
         """Current simulated time in femtoseconds."""
         return self.s.now
+
+    @property
+    def last_halt(self):
+        """Local time of the last thread's end in femtoseconds, to be asked when all have halted."""
+        cdef int32_t i
+        cdef int64_t t = 0
+        for i in range(self.s.n_threads):
+            t = max(t, self.s.threads[i].t)
+        return t
 
     @property
     def halted(self):

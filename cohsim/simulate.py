@@ -103,7 +103,7 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
     if stop == "empty":
         if sim.halted < workload.cpus:
             raise SimulationError("deadlock: no CPU can go on", sim.report())
-        end = max(start, min(end, sim.now))
+        end = max(start, min(end, sim.last_halt))
     elif stop == "interrupted":
         end = max(start, min(end, sim.now))
     sim.finish(end)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
-
 from cohsim._core import Simulation
+
 from cohsim.machine import compile_machine, load_machine
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.protocols import flat_tables

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+from program import LINE, Program, machine, tiny
+
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Alu, Cond, Fence, Flag, Op
-from program import LINE, Program, machine, tiny
 
 BASE = 0x10000
 
@@ -14,8 +15,8 @@ BASE = 0x10000
 def tiny_machine(name: str, **geometry: object) -> CompiledMachine:
     """A bundled machine with caches of a few lines (every access may evict), two MSHRs and three-entry store buffers."""
     m = machine(name)
-    small: dict[str, object] = dict(l1_sets=2, l1_ways=1, l2_sets=2, l2_ways=2, mshrs=2, store_queue=3, store_queue_smt=2, window=12,
-                                    window_smt=8, l3_sets=3, l3_ways=3 if m.l3_inclusive else 1)
+    small: dict[str, object] = {"l1_sets": 2, "l1_ways": 1, "l2_sets": 2, "l2_ways": 2, "mshrs": 2, "store_queue": 3, "store_queue_smt": 2,
+                                "window": 12, "window_smt": 8, "l3_sets": 3, "l3_ways": 3 if m.l3_inclusive else 1}
     return tiny(m, **(small | geometry))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from program import Program, machine, run, workload
+from random_programs import random_programs, tiny_machine
+from tree_workloads import MACHINES, experiment, is_recorded, short_run, workload_files
 
 from cohsim.results.rundata import CATEGORIES, SERVED
 from cohsim.simulate import simulate
 from cohsim.uops import Cond, Flag, Op
 from cohsim.workload.compiled import Source
-from program import Program, machine, run, workload
-from random_programs import random_programs, tiny_machine
-from tree_workloads import MACHINES, experiment, is_recorded, short_run, workload_files
 
 X = 0x10000
 

@@ -6,10 +6,10 @@ CPU numbers: siblings 0 and 1 are core 0; CPUs 0 to 7 are cluster 0, CPU 8 is in
 from __future__ import annotations
 
 import pytest
+from program import LINE, Program, Run, halts_exactly_at, machine, run, tiny
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Cond, Fence
-from program import LINE, Program, Run, halts_exactly_at, machine, run, tiny
 
 X = 0x10000
 T1, T2, T3 = (us * 1_000_000_000 for us in (1, 2, 3))

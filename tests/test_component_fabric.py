@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from program import LINE, Program, Run, halts_exactly_at, machine, run, tiny
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Fence
-from program import LINE, Program, Run, halts_exactly_at, machine, run, tiny
 
 X = 0x10000
 T1, T2, T3 = (us * 1_000_000_000 for us in (1, 2, 3))

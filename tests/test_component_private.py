@@ -6,10 +6,10 @@ Every expectation is arithmetic on the compiled machine; ``ends_at`` asserts bot
 from __future__ import annotations
 
 import pytest
+from program import LINE, Program, halts_exactly_at, machine, run, start_fs, tiny
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Alu, Cond, Fence, Op
-from program import LINE, Program, halts_exactly_at, machine, run, start_fs, tiny
 
 X = 0x10000
 T1, T2, T3, T4 = (us * 1_000_000_000 for us in (1, 2, 3, 4))

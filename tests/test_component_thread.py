@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
+from cohsim._core import Simulation
+from program import LINE, Program, machine, run, tiny, workload
 
 from cohsim.machine.compiled import CompiledMachine
+from cohsim.protocols import flat_tables
 from cohsim.results.rundata import RunData
 from cohsim.simulate import simulate
 from cohsim.uops import Cond, Flag, Op, Slot
 from cohsim.workload.compiled import Source
-from program import LINE, Program, machine, run, tiny, workload
 
 X = 0x10000
 T1 = 1_000_000_000
@@ -149,8 +151,8 @@ def test_how_long_is_a_pause(m: CompiledMachine) -> None:
 
 
 def source(rate_pps: float, cpus: int = 1, **fields: object) -> Source:
-    values: dict[str, object] = dict(rate_pps=rate_pps, frame_bytes=64, overhead_bytes=20, ring=512, weights=(1 / cpus,) * cpus, flows=1,
-                                     link_bps=0.0, arrivals="constant", pool=0)
+    values: dict[str, object] = {"rate_pps": rate_pps, "frame_bytes": 64, "overhead_bytes": 20, "ring": 512, "weights": (1 / cpus,) * cpus,
+                                 "flows": 1, "link_bps": 0.0, "arrivals": "constant", "pool": 0}
     return Source(**(values | fields))  # type: ignore[arg-type]
 
 
@@ -215,9 +217,6 @@ def test_are_buffers_handed_out_first_in_first_out(m: CompiledMachine) -> None:
     p.branch(Cond.LT, 2, 23, 0)
     p.halt()
     w = workload(m, [p], source=source(1e6, pool=pool))
-    from cohsim._core import Simulation
-    from cohsim.protocols import flat_tables
-
     sim = Simulation(m, *flat_tables(m.protocol), w.uops, w.entry, (0,), from_fs=0, until_fs=10**12, seed=1, check=True)
     sim.source([1000 * NS], 64, 1, pool, False, 0, 0)
     sim.start()

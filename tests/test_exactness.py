@@ -5,22 +5,22 @@ from __future__ import annotations
 import threading
 
 import pytest
+from program import Program, workload
+from random_programs import random_programs, tiny_machine
+from tree_workloads import MACHINES, differences, short_run, workload_files
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.results.rundata import RunData
 from cohsim.simulate import simulate
 from cohsim.uops import Cond, Op
 from cohsim.workload.compiled import Source
-from program import Program, workload
-from random_programs import random_programs, tiny_machine
-from tree_workloads import MACHINES, differences, short_run, workload_files
 
-TINY = {
+TINY: dict[str, dict[str, object]] = {
     "two-way L2": {},
-    "larger L2, tiny L3": dict(l2_sets=4, l2_ways=4, l3_sets=1, l3_ways=3),
-    "no sharing of dispatch": dict(smt_shared_dispatch=False),
-    "other order of snoops": dict(snoop_first=False),
-    "two slices, one channel": dict(home_slices=2, memory_channels=1),
+    "larger L2, tiny L3": {"l2_sets": 4, "l2_ways": 4, "l3_sets": 1, "l3_ways": 3},
+    "no sharing of dispatch": {"smt_shared_dispatch": False},
+    "other order of snoops": {"snoop_first": False},
+    "two slices, one channel": {"home_slices": 2, "memory_channels": 1},
 }
 
 

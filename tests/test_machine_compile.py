@@ -132,7 +132,7 @@ def test_stated_totals_come_out_exactly(name: str) -> None:
 def test_fabric_clock_moves_stages_not_totals() -> None:
     slow, fast = (compile_machine(load_machine("corei7", [f"clocks.fabric={mhz} MHz"])) for mhz in (2000, 2500))
     assert slow.hop_fs * 4 == fast.hop_fs * 5
-    assert fast.l3_data_fs - slow.l3_data_fs == (8 + 8 + 2) * 100_000  # two hops, lookup, line transfer are that much faster
+    assert fast.l3_data_fs - slow.l3_data_fs == (2 * 6 + 8 + 2) * 100_000  # two hops, lookup, line transfer are that much faster
 
 
 def test_compile_checks_what_it_is_given(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def short_run(machine: str, name: str, **options: object) -> RunData:
     """Run it; ``options`` as for ``simulate``."""
     e = experiment(machine, name)
     streams = None if e.trace is None else [e.trace.chunks(vcpu, CHUNK) for vcpu in e.trace.vcpus]
-    values: dict[str, object] = dict(pin=e.settings.pin, warmup_ns=WARMUP_NS, measure_ns=MEASURE_NS, streams=streams)
+    values: dict[str, object] = {"pin": e.settings.pin, "warmup_ns": WARMUP_NS, "measure_ns": MEASURE_NS, "streams": streams}
     return simulate(e.machine, e.workload, **(values | options))  # type: ignore[arg-type]
 
 

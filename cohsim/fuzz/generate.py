@@ -5,14 +5,18 @@ import random
 from collections.abc import Sequence
 
 from cohsim.fuzz.case import (
+    ADD_CAS,
     ADD_LLSC,
     ADD_RMW,
+    ADD_SUB,
     DEP_ADDRESS,
     DEP_FLAG,
     DEP_NONE,
     LINE_BYTES,
+    PUT_CAS,
     PUT_LLSC,
     PUT_STORE,
+    PUT_XCHG,
     Action,
     Area,
     Case,
@@ -49,7 +53,8 @@ def generate(seed: int, machine: str | None = None, protocol: str | None = None)
     wanted = int(2 ** rng.uniform(11, 15.5)) // (len(cpus) * length)
     iterations = max(4, min(wanted, MOST_ITERATIONS_BYTES if narrow else MOST_ITERATIONS))
     waits = rng.random() < 0.4
-    threads = tuple(ThreadCase(t, cpu, rng.getrandbits(48), _body(rng, areas, t, len(cpus), length, waits)) for t, cpu in enumerate(cpus))
+    threads = tuple(ThreadCase(t, cpu, rng.getrandbits(48),
+                               _body(rng, areas, t, len(cpus), length, waits, base.isa)) for t, cpu in enumerate(cpus))
     return Case(seed=seed, machine=machine, protocol=protocol, home=home, geometry=geometry, iterations=iterations,
                 run_seed=rng.randrange(1, 1 << 30), lookahead=rng.random() < 0.8, log_skew=rng.choice((0, 1, 3, 21)), areas=areas,
                 threads=threads)
@@ -132,8 +137,11 @@ def _words(rng: random.Random, threads: int) -> tuple[Word, ...]:
 class _Body:
     """Chooses the actions of one thread."""
 
-    def __init__(self, rng: random.Random, areas: Sequence[Area], thread: int, threads: int):
+    def __init__(self, rng: random.Random, areas: Sequence[Area], thread: int, threads: int, isa: str):
         self.rng, self.areas, self.thread, self.threads = rng, areas, thread, threads
+        # x86 has no load-and-reserve; Power no locked operations, but the core's far atomics are at a cluster's L2 as well.
+        self.adds = (ADD_RMW, ADD_SUB, ADD_CAS) if isa == "x86" else (ADD_RMW, ADD_SUB, ADD_LLSC, ADD_LLSC, ADD_CAS)
+        self.puts = (PUT_STORE, PUT_XCHG, PUT_CAS) if isa == "x86" else (PUT_STORE, PUT_STORE, PUT_XCHG, PUT_CAS, PUT_LLSC)
         self.flags = len(areas) - 1
         self.narrow_used: set[tuple[int, int]] = set()
         self.guarded = False
@@ -193,7 +201,7 @@ class _Body:
         found = self.choose(self.shared["counter"])
         if found is None:
             return None
-        return Action("add", way=self.rng.randrange(ADD_RMW, ADD_LLSC + 2), **found[1], **self.common())  # type: ignore[arg-type]
+        return Action("add", way=self.rng.choice(self.adds), **found[1], **self.common())  # type: ignore[arg-type]
 
     def multi(self) -> Action | None:
         found = self.choose(self.shared["multi"])
@@ -201,7 +209,7 @@ class _Body:
             return None
         if self.rng.random() < 0.4:
             return Action("get", **found[1], **self.common())  # type: ignore[arg-type]
-        return Action("put", way=self.rng.randrange(PUT_STORE, PUT_LLSC + 1), **found[1], **self.common())  # type: ignore[arg-type]
+        return Action("put", way=self.rng.choice(self.puts), **found[1], **self.common())  # type: ignore[arg-type]
 
     def alter(self) -> Action | None:
         found = self.choose(self.shared["bits"])
@@ -239,9 +247,10 @@ class _Body:
                 return action
 
 
-def _body(rng: random.Random, areas: Sequence[Area], thread: int, threads: int, length: int, waits: bool) -> tuple[Action, ...]:
+def _body(rng: random.Random, areas: Sequence[Area], thread: int, threads: int, length: int, waits: bool,
+          isa: str) -> tuple[Action, ...]:
     """``waits``: the threads report each iteration and wait for one another."""
-    body = _Body(rng, areas, thread, threads)
+    body = _Body(rng, areas, thread, threads, isa)
     actions = [body.any() for _ in range(length)]
     if waits:
         others = [w for w in range(threads) if w != thread]

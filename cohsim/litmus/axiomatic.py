@@ -11,6 +11,7 @@ No order is taken from the outcome of a stwcx., which allows slightly more than 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import permutations, product
@@ -340,26 +341,47 @@ def _allowed_power(e: _Execution) -> bool:
 
 
 def _executions(test: LitmusTest, paths: tuple[_Path, ...]) -> Iterator[_Execution]:
-    """Every rf and co of one choice of paths."""
+    """Every coherent and atomic execution of one choice of paths. Both properties concern one location at a time, so each location's
+    choices are tested alone before they are combined."""
     s = _skeleton(test, paths)
-    n, initial = len(s.events), len(test.memory)
-    sources = [[w for w in range(n) if s.events[w].write and s.events[w].location == s.events[r].location
-                and s.events[w].value == s.events[r].value] for r in range(n) if s.reads >> r & 1]
-    if not all(sources):
-        return
-    reads = [r for r in range(n) if s.reads >> r & 1]
-    by_location = [[w for w in range(initial, n) if s.events[w].write and s.events[w].location == name] for name in test.memory]
-    for orders in product(*(permutations(writes) for writes in by_location)):
+    for choices in product(*(list(_of_location(s, k)) for k in range(len(test.memory)))):
+        yield _Execution(s, _union(*(rf for rf, _ in choices)), _union(*(co for _, co in choices)))
+
+
+def _of_location(s: _Skeleton, k: int) -> Iterator[tuple[Relation, Relation]]:
+    """Every coherent and atomic rf and co of the location that event k initialises."""
+    n, name = len(s.events), s.events[k].location
+    here = [i for i in range(n) if s.events[i].location == name]
+    writes = [w for w in here if s.events[w].write and w != k]
+    reads = [r for r in here if not s.events[r].write]
+    sources = [[w for w in (k, *writes) if s.events[w].value == s.events[r].value] for r in reads]
+    for order in permutations(writes):
+        if any(s.po[later] >> earlier & 1 for i, earlier in enumerate(order) for later in order[i + 1:]):
+            continue
         co = [0] * n
-        for k, order in enumerate(orders):
-            chain = (k, *order)
-            for position, write in enumerate(chain):
-                co[write] = sum(1 << later for later in chain[position + 1:])
+        for i, write in enumerate((k, *order)):
+            co[write] = sum(1 << later for later in order[i:])
         for chosen in product(*sources):
             rf = [0] * n
             for read, write in zip(reads, chosen, strict=True):
                 rf[write] |= 1 << read
-            yield _Execution(s, rf, co)
+            if _Execution(s, rf, co).coherent_and_atomic():
+                yield rf, co
+
+
+def _readable(test: LitmusTest, paths: tuple[_Path, ...]) -> bool:
+    """Cheap test before any relation is built: every value read is written, and no two atomic accesses update the same value of a write
+    that is there once."""
+    written = Counter((name, value) for name, value in test.memory.items())
+    updated: Counter[tuple[str, int]] = Counter()
+    for path in paths:
+        for event in path.events:
+            if event.write:
+                written[event.location, event.value] += 1
+            if event.pair >= 0:
+                updated[event.location, path.events[event.pair].value] += 1
+    return (all((e.location, e.value) in written for path in paths for e in path.events if not e.write)
+            and all(count <= written[key] for key, count in updated.items()))
 
 
 def _final_memory(test: LitmusTest, e: _Execution) -> dict[str, int]:
@@ -372,9 +394,11 @@ def outcomes(test: LitmusTest) -> frozenset[Outcome]:
     domain = _domain(test)
     found: set[Outcome] = set()
     for paths in product(*(_paths(test, thread, domain) for thread in range(len(test.threads)))):
+        if not _readable(test, paths):
+            continue
         registers = [path.registers for path in paths]
         for e in _executions(test, paths):
             outcome = test.outcome(list(registers), _final_memory(test, e))
-            if outcome not in found and e.coherent_and_atomic() and allowed(e):
+            if outcome not in found and allowed(e):
                 found.add(outcome)
     return frozenset(found)

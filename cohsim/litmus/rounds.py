@@ -1,5 +1,8 @@
 """A litmus test as a micro-op program: many rounds, each on words of its own, with random timing.
 
+A helper is a thread that is not in the test: it only loads locations and meets the others, so that lines are shared with, or on their way
+to, a third place. Loads whose values nobody looks at forbid and allow nothing.
+
 A round of a thread: touch some locations (so that lines begin in different caches and states), meet the other threads at a barrier of
 plain flags, random delay, the test's instructions with random work and private misses between them, results to private memory. The
 timing is compiled in: a program holds several differently timed copies of the round and goes round them. Words of a round are found
@@ -19,6 +22,9 @@ from cohsim.uops import REGISTERS, UOP, Alu, Cond, Fence, Flag, Op, Slot
 COPIES = 16
 """Differently timed copies of a round in one program."""
 
+HELPER_LOADS = 3
+"""Loads, at most, of a helper in a round."""
+
 _NAMES = UOP.names or ()
 _BLANK = {**dict.fromkeys(_NAMES, 0), **dict.fromkeys(("dst", "a", "b", "areg", "prim", "field"), -1)}
 _COUNTER, _SEEN = REGISTERS - 1, REGISTERS - 2
@@ -31,18 +37,20 @@ _NOISE_LINES = 64      # private lines that noise of one thread goes through; mo
 class Timing:
     """How the rounds of one simulation are timed and placed; drawn by :func:`draw`."""
 
-    pins: tuple[int, ...]
+    pins: tuple[int, ...]   # one CPU per thread of the test, then one per helper
     layout: str             # own: a line per location and round; warm: eight rounds share a line; one: all locations in one line
     start_work: int         # instructions, at most, before the test begins
     between_work: int       # instructions, at most, between two of its instructions
-    touch: float            # probability that a thread touches a location before the round
+    touch: float            # probability that a location is touched before the round
     noise: float            # probability of a private access that misses, before each instruction
+    prefetch: float         # probability that a thread loads a location it may not need, at the beginning and before each instruction
 
 
 def draw(rng: np.random.Generator, pins: tuple[int, ...]) -> Timing:
     """A random timing."""
     return Timing(pins, str(rng.choice(("own", "own", "warm", "one"))), int(rng.choice((0, 8, 40, 160, 500))), int(rng.choice((0, 4, 30, 120))),
-                  float(rng.choice((0.0, 0.3, 0.7))), float(rng.choice((0.0, 0.0, 0.15, 0.4))))
+                  float(rng.choice((0.0, 0.5, 0.8))), float(rng.choice((0.0, 0.0, 0.15, 0.4))),
+                  float(rng.choice((0.0, 0.0, 0.1, 0.5))))
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ def build(test: LitmusTest, timing: Timing, rounds: int, line_bytes: int, rng: n
             results[i, name] = (_RESULT_BASE + i * (_REGION + 17 * line_bytes) + 8 * k, 8 * len(names))
     touches = [_draw_touches(test, timing, rng) for _ in range(COPIES)]
     parts, entry, offset = [], [], 0
-    for i in range(len(test.threads)):
+    for i in range(len(timing.pins)):
         emitter = _Thread(test, timing, i, offset, places, results, line_bytes, rng).emit(touches, cycles)
         part = emitter.array()
         parts.append(part)
@@ -121,12 +129,18 @@ def build(test: LitmusTest, timing: Timing, rounds: int, line_bytes: int, rng: n
 
 
 def _draw_touches(test: LitmusTest, timing: Timing, rng: np.random.Generator) -> list[tuple[int, str, bool]]:
-    """(thread, location, write) before one copy of the round. At most one thread writes a location: its initial value, again."""
+    """(thread, location, write) before one copy of the round: each location is untouched, read by everybody, by some, or by one, or
+    written (its initial value, again) by one and perhaps read by others."""
     touches = []
     for name in test.memory:
-        for i in rng.permutation(len(test.threads)):
-            if rng.random() < timing.touch:
-                touches.append((int(i), name, bool(rng.random() < 0.5) and not any(t[1] == name and t[2] for t in touches)))
+        if rng.random() >= timing.touch:
+            continue
+        order = [int(i) for i in rng.permutation(len(timing.pins))]
+        readers = int(rng.choice((0, 1, int(rng.integers(0, len(order) + 1)), len(order))))
+        writes = readers == 0 or rng.random() < 0.3
+        if writes:
+            touches.append((order[-1], name, True))
+        touches += [(i, name, False) for i in order[:readers]]
     return touches
 
 
@@ -138,8 +152,9 @@ class _Thread:
         self.test, self.timing, self.number, self.places, self.results = test, timing, number, places, results
         self.line_bytes, self.rng = line_bytes, rng
         self.out = _Emitter(offset)
-        self.code = test.threads[number]
-        self.registers = _allocate(test, number)
+        self.helper = number >= len(test.threads)
+        self.code = () if self.helper else test.threads[number]
+        self.registers = {} if self.helper else _allocate(test, number)
         self.noise_at = 0
 
     def emit(self, touches: list[list[tuple[int, str, bool]]], cycles: int) -> _Emitter:
@@ -153,8 +168,12 @@ class _Thread:
                 out.add(Op.ALU, dst=number, imm=self.test.registers[self.number].get(register, 0), fn=Alu.ADD)
             self._touch(copy)
             self._barrier()
+            self._prefetch()
             self._work(self.timing.start_work, 0.0)
             self._body()
+            for _ in range(HELPER_LOADS if self.helper else 0):
+                self._prefetch()
+                self._work(self.timing.start_work // HELPER_LOADS, 0.0)
             for (thread, register), (base, stride) in self.results.items():
                 if thread == self.number:
                     out.add(Op.STORE, base=base, stride=stride, slot=Slot.ITERATION, size=8, b=self.registers[register])
@@ -181,7 +200,7 @@ class _Thread:
 
     def _barrier(self) -> None:
         """Every thread raises its own flag to the number of the round and waits for the others."""
-        out, count = self.out, len(self.test.threads)
+        out, count = self.out, len(self.timing.pins)
         out.add(Op.STORE, base=_FLAG_BASE + self.number * self.line_bytes, size=8, b=_COUNTER)
         for other in range(count):
             if other != self.number:
@@ -202,11 +221,17 @@ class _Thread:
             self.out.add(Op.STORE if self.rng.random() < 0.6 else Op.LOAD, base=base, stride=self.line_bytes * _NOISE_LINES,
                          slot=Slot.ITERATION, size=8)
 
+    def _prefetch(self) -> None:
+        """Load a random location and ignore its value: its line moves while others work on it."""
+        if self.rng.random() < self.timing.prefetch:
+            self._access(Op.LOAD, str(self.rng.choice(list(self.places))))
+
     def _body(self) -> None:
         starts, jumps = [], []
         for u in self.code:
             starts.append(len(self.out.ops))
             self._noise()
+            self._prefetch()
             self._work(self.timing.between_work, 0.4)
             if u.kind is Kind.BRANCH:
                 jumps.append((self.out.branch(u.cond, self._reg(u.a), -1, imm=u.imm), u.target))

@@ -22,6 +22,7 @@ ROUND_LIMIT_FS = 1_000_000_000_000
 """One millisecond: no round takes that long unless the threads make no progress."""
 
 LINE_TABLE = 1024
+MAX_HELPERS = 2
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def allowed_outcomes(test: LitmusTest) -> frozenset[Outcome]:
 
 
 def placements(machine: CompiledMachine, threads: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
-    """CPU numbers for the threads, without end: siblings of a core first, cores of one node first, one node each, at random."""
+    """CPU numbers for the threads, without end: siblings of a core first, cores of one node first, one node each, at random;
+    then those of up to MAX_HELPERS helpers."""
     cpus = len(machine.cpu_core)
     if threads > cpus:
         raise InputError(Problem("--machine", f"{machine.name} has {cpus} CPUs, the test has {threads} threads", "use another machine"))
@@ -107,10 +109,12 @@ def placements(machine: CompiledMachine, threads: int, rng: np.random.Generator)
         return machine.cpu_thread[cpu], core % machine.cores_per_node, core // machine.cores_per_node
 
     while True:
-        for key in (key_core, key_near, key_far):
-            chosen = sorted(range(cpus), key=key)[:threads]  # type: ignore[arg-type]
-            yield tuple(int(c) for c in rng.permutation(chosen))
-        yield tuple(int(c) for c in rng.choice(cpus, threads, replace=False))
+        for key in (key_core, key_near, key_far, None):
+            chosen = sorted(range(cpus), key=key)[:threads] if key else rng.choice(cpus, threads, replace=False)  # type: ignore[arg-type]
+            pins = [int(c) for c in rng.permutation(chosen)]
+            spare = [c for c in range(cpus) if c not in pins]
+            helpers = min(int(rng.integers(0, MAX_HELPERS + 1)), len(spare))
+            yield (*pins, *(int(c) for c in rng.choice(spare, helpers, replace=False)))
 
 
 def run_litmus(test: LitmusTest, machine: CompiledMachine, *, rounds: int = 10_000, simulations: int = 16, seed: int = 1,
@@ -155,7 +159,7 @@ def _simulate(test: LitmusTest, machine: CompiledMachine, program: Program, timi
         pass
     if stop == "fault":
         raise SimulationError(f"{test.name} on {machine.name}: {simulation.fault}", simulation.report())
-    if simulation.halted < len(test.threads):
+    if simulation.halted < len(timing.pins):
         raise SimulationError(f"{test.name} on {machine.name}: no progress", simulation.report())
     return simulation
 

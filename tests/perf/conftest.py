@@ -102,10 +102,10 @@ Compare = Callable[[str, Callable[[], float], Callable[[], RunData], float], Spe
 
 @pytest.fixture
 def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
-    """``compare(unit, reference, run, gate)``: ``reference`` returns ns per step of the C loop, ``run`` does one simulation, of which
-    ``unit`` (``events`` or ``memory_operations``) is what a step is compared with. The two alternate, CPU time of this thread is
-    taken, and the best of each side counts: other load on the host cannot make a side faster. Short of the gate, more rounds
-    follow: noise goes away with them, a regression does not.
+    """``compare(unit, reference, run, gate)``: ``reference`` returns ns per step of the C loop, ``run`` does one simulation, of
+    which ``unit`` (``events`` or ``memory_operations``) is what a step is compared with. The two alternate, CPU time of this
+    thread is taken, and the best of each side counts: other load on the host cannot make a side faster. Short of the gate, more
+    rounds follow: noise goes away with them, a regression does not.
     """
 
     def measure(unit: str, reference: Callable[[], float], run: Callable[[], RunData], gate: float) -> Speed:
@@ -132,8 +132,9 @@ def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
         speed = Speed(min(loops), min(emulator))
         benchmark.extra_info.update(ratio=speed.ratio, gate=gate, reference_ns=speed.reference_ns, emulator_ns=speed.emulator_ns)
         request.config.stash[MEASURED].append(
-            f"{request.node.name:<26} 1/{1 / speed.ratio:<5.1f} (gate 1/{1 / gate:<4.1f} target 1/4)  {speed.emulator_ns:6.1f} ns per "
-            f"{unit.removeprefix('memory_')[:-1]:<9} bare loop {speed.reference_ns:4.1f} ns  {rates}  {len(emulator)} rounds"
+            f"{request.node.name:<26} 1/{1 / speed.ratio:<5.1f} (gate 1/{1 / gate:<4.1f} target 1/4)  "
+            f"{speed.emulator_ns:6.1f} ns per {unit.removeprefix('memory_')[:-1]:<9} bare loop {speed.reference_ns:4.1f} ns  "
+            f"{rates}  {len(emulator)} rounds"
         )
         return speed
 

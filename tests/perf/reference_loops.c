@@ -8,9 +8,9 @@ enum { SETS = 64, WAYS = 8 };           /* 32 KiB of 64-byte lines: the L1 data 
 static int64_t tags[SETS][WAYS];
 static int64_t counters[SETS][WAYS];
 
-/* Look `count` line numbers up (lines[i], i modulo the power of two `period`), all ways of the set compared without a branch, and count the
- * hit in the counter of its way. Misses fill the ways of a set in turn and then replace the last one, so that what is looked up often
- * stays. Returns the number of hits, which is what the counters add up to. */
+/* Look `count` line numbers up (lines[i], i modulo the power of two `period`), all ways of the set compared without a branch, and
+ * count the hit in the counter of its way. Misses fill the ways of a set in turn and then replace the last one, so that what is
+ * looked up often stays. Returns the number of hits, which is what the counters add up to. */
 int64_t lookup_loop(const int64_t *lines, int64_t period, int64_t count)
 {
     int64_t hits = 0;
@@ -73,9 +73,9 @@ static struct event pop(struct event *heap, int64_t n)
     return first;
 }
 
-/* `count` times: take the earliest of 32 pending events and schedule its successor one period later. One period for all is the cheapest a
- * heap can be: the processor predicts every comparison. Returns the number of steps whose event was not earlier than the one
- * before, which is `count` for a correct heap. */
+/* `count` times: take the earliest of 32 pending events and schedule its successor one period later. One period for all is the
+ * cheapest a heap can be: the processor predicts every comparison. Returns the number of steps whose event was not earlier than
+ * the one before, which is `count` for a correct heap. */
 int64_t heap_loop(int64_t count)
 {
     enum { PENDING = 32, PERIOD = 5000 };

@@ -2,8 +2,8 @@
 
     python -m pytest -m perf tests/perf
 
-A gate is about 1/1.5 of the ratio measured when it was set (docs/performance.md has the figures and how they were taken), so half as much
-time again per operation fails and the noise of a shared host does not. After an optimisation, raise it.
+A gate is about 1/1.5 of the ratio measured when it was set (docs/performance.md has the figures and how they were taken), so half
+as much time again per operation fails and the noise of a shared host does not. After an optimisation, raise it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cohsim.workload.info import count_path
 pytestmark = [pytest.mark.perf, pytest.mark.benchmark(timer=time.thread_time)]
 
 HIT_GATES = {("t4240", 4): 1 / 14.5, ("t4240", 24): 1 / 23.5, ("corei7", 4): 1 / 13, ("corei7", 8): 1 / 15}
-IPV6_GATE = 1 / 58
+IPV6_GATE = 1 / 60
 ATOMIC_GATE = 1 / 13.5
 HIT_OPERATIONS = 4 * (256 + 2) + 2 + 2
 """Accesses of one iteration of micro/hit_stream: 1024 of the own array, 8 of settings, 2 of the board, 2 of the turn counter."""
@@ -57,7 +57,7 @@ def by_op(case: Case, array: np.ndarray, *ops: Op) -> int:
 @pytest.mark.parametrize(("machine", "cpus"), list(HIT_GATES))
 def test_hit_stream(machine: str, cpus: int, reference, compare) -> None:
     """Memory operations of threads that nearly always hit L1, against a set lookup and a counter."""
-    pin = (0, 8, 16, 2) if (machine, cpus) == ("t4240", 4) else None        # the default is one cluster: its lines never leave the L2
+    pin = (0, 8, 16, 2) if (machine, cpus) == ("t4240", 4) else None     # CPUs 0-3 are one cluster: its lines never leave the L2
     case = Case(machine, "micro/hit_stream", cpus, 8_000_000 / cpus if machine == "t4240" else 3_200_000 / cpus, pin)
     speed = compare("memory_operations", reference.lookup_ns, case.run, HIT_GATES[machine, cpus])
     data = case.data
@@ -106,6 +106,6 @@ def test_atomic_increment(reference, compare) -> None:
 
 
 def check_cluster_events(data: RunData) -> None:
-    """Under a cluster's L2, a request is one event at the L2 and its answer one at the core; queueing, snoops and the home add some."""
+    """Under a cluster's L2, a request is one event at the L2 and its answer one at the core; queues, snoops, home add some."""
     requests = data.counters["l2_requests"]
     assert 1.98 * requests < data.events < 8 * requests
