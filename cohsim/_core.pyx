@@ -180,10 +180,13 @@ cdef class Simulation:
         s.cores = <Core*>self._zeros("", s.n_cores * sizeof(Core), np.uint8)
         s.nodes_ = <Node*>self._zeros("", s.nodes * sizeof(Node), np.uint8)
         s.threads = <Thread*>self._zeros("", s.n_threads * sizeof(Thread), np.uint8)
+        s.run_time = <int64_t*>self._zeros("", s.n_cores, np.int64)
+        s.margin = s.hop if s.l2_private else s.l2_hop
         for i in range(s.n_cores):
             c = &s.cores[i]
             c.id, c.node, c.index = i, i // s.cores_per_node, i % s.cores_per_node
-            c.run_time = c.dl_min = FOREVER
+            c.dl_min = FOREVER
+            s.run_time[i] = FOREVER
             c.dl = <int64_t*>self._zeros("", MAXDL, np.int64)
             c.mshr = <int64_t*>self._zeros("", s.mshrs + 1 + MAXSMT * MAXOUT, np.int64)
             c.l1 = <L1Way*>self._zeros("", s.l1_sets * s.l1_ways * sizeof(L1Way), np.uint8)

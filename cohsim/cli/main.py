@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trace": ("cohsim.cli.trace:trace_group", "Check workloads and recorded traces, import and record them."),
     "protocol": ("cohsim.cli.protocol:protocol_group", "Print and exhaustively check coherence protocols."),
     "litmus": ("cohsim.cli.litmus:litmus_command", "Run litmus tests against what the instruction set allows."),
+    "fuzz": ("cohsim.cli.fuzz:fuzz_command", "Race random programs and judge every value they load."),
 }
 """Command -> (module:attribute, line of help). Loaded when asked for, so that one command does not pay for the imports of all."""
 

@@ -433,10 +433,10 @@ cdef void home_ready(Sim* s, int32_t x, int64_t t) noexcept nogil:
             w.bits = <uint64_t>1 << p.requester
         if ops & B_OWNREQ:
             w.owner = <int16_t>p.requester
-    if p.data_from >= 0:
-        level = p.data_from
-    elif ops & B_GRANT:
+    if ops & B_GRANT:
         level = L_UPGRADE
+    elif p.data_from >= 0:
+        level = p.data_from
     else:
         level = L_MEMORY if p.memory else L_HOME
     count_fill(s, p, level, t)

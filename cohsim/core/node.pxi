@@ -315,6 +315,15 @@ cdef inline void retry_later(Sim* s, Node* n, int64_t t) noexcept nogil:
         send(s, t + s.hop, src_node(s, n.id), EV_NODE_RETRY, n.id, 0, 0, 0)
 
 
+cdef inline bint stalled_line(Sim* s, Node* n, int64_t line) noexcept nogil:
+    cdef int32_t r = n.stall_head
+    while r >= 0:
+        if s.reqs[r].line == line:
+            return True
+        r = s.reqs[r].next
+    return False
+
+
 cdef void retry_stalled(Sim* s, Node* n, int64_t t) noexcept nogil:
     cdef int32_t r = n.stall_head, following
     n.stall_head = -1
@@ -322,6 +331,8 @@ cdef void retry_stalled(Sim* s, Node* n, int64_t t) noexcept nogil:
         following = s.reqs[r].next
         node_request(s, n, r, t)
         r = following
+    if n.stall_head >= 0:
+        retry_later(s, n, t)
 
 
 cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
@@ -331,6 +342,9 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
     cdef Way* w
     if measuring(s, t):
         s.l2_requests += 1
+    if n.stall_head >= 0 and stalled_line(s, n, line):
+        queue_tail(s, &n.stall_head, &n.stall_tail, r, t)      # operations on one line keep their order
+        return
     if wi < 0:
         k = wb_find(s, n, line)
         if k >= 0:

@@ -51,10 +51,6 @@ cdef inline uint64_t message_key(Sim* s, int32_t source) noexcept nogil:
     return (<uint64_t>source << 40) | s.serial[source]
 
 
-cdef inline uint64_t run_key(int32_t core) noexcept nogil:
-    return (<uint64_t>1 << 62) | <uint64_t>core
-
-
 cdef inline int32_t src_core(Sim* s, int32_t core) noexcept nogil:
     return core
 
@@ -107,22 +103,22 @@ cdef inline void send(Sim* s, int64_t time, int32_t source, int32_t kind, int32_
         delivery_add(s, a, time)
     elif s.l2_private and (kind == EV_NODE_SNOOP or kind == EV_NODE_REPLY or kind == EV_NODE_LINE or kind == EV_NODE_RETRY):
         delivery_add(s, a, time)      # a private node is its core
+    s.touched = 1
     heap_push(s, &e)
 
 
 cdef inline void schedule_run(Sim* s, int32_t core, int64_t time) noexcept nogil:
-    # One live run event per core; an earlier wish outdates the later event by its stamp.
-    cdef Core* c = &s.cores[core]
-    cdef Event e
-    if time >= c.run_time:
-        return
-    c.run_time = time
-    c.stamp += 1
-    e.time = time
-    e.key = run_key(core)
-    e.kind = EV_CORE_RUN
-    e.a = core
-    e.b = 0
-    e.c = 0
-    e.d = c.stamp
-    heap_push(s, &e)
+    # Cores' own next actions are not messages: one time per core, the earliest wish counts.
+    if time < s.run_time[core]:
+        s.run_time[core] = time
+
+
+cdef inline int64_t next_run(Sim* s, int32_t* core) noexcept nogil:
+    # The core that acts first on its own; ties: the lowest.
+    cdef int64_t best = FOREVER
+    cdef int32_t i
+    for i in range(s.n_cores):
+        if s.run_time[i] < best:
+            best = s.run_time[i]
+            core[0] = i
+    return best

@@ -1,50 +1,81 @@
 # The event loop and the cores' local schedule.
 
-cdef inline int64_t core_next(Sim* s, Core* c, int32_t* who) noexcept nogil:
-    # Earliest local action of the core: thread k dispatches (who = 2k) or its store buffer acts (2k + 1). Ties: lowest.
-    cdef int64_t best = FOREVER
-    cdef int32_t k
+cdef inline int64_t core_next(Sim* s, Core* c, int32_t* who, int64_t* second) noexcept nogil:
+    # Earliest local action of the core: thread k dispatches (who = 2k) or its store buffer acts (2k + 1), and when the next one is
+    # due. Ties: the thread that did not act last.
+    cdef int64_t best = FOREVER, then = FOREVER
+    cdef int32_t j, k = c.last
     cdef Thread* th
-    for k in range(c.n_threads):
+    for j in range(c.n_threads):
+        k += 1
+        if k >= c.n_threads:
+            k = 0
         th = &s.threads[c.threads[k]]
-        if (th.state == T_RUN or th.state == T_IDLE) and th.t < best:
-            best = th.t
-            who[0] = 2 * k
+        if th.state == T_RUN or th.state == T_IDLE:
+            if th.t < best:
+                then = best
+                best = th.t
+                who[0] = 2 * k
+            elif th.t < then:
+                then = th.t
         if th.sb_time < best:
+            then = best
             best = th.sb_time
             who[0] = 2 * k + 1
+        elif th.sb_time < then:
+            then = th.sb_time
+    second[0] = then
     return best
 
 
 cdef inline void core_resched(Sim* s, Core* c) noexcept nogil:
     cdef int32_t who = 0
-    cdef int64_t t = core_next(s, c, &who)
+    cdef int64_t then = 0
+    cdef int64_t t = core_next(s, c, &who, &then)
     if t != FOREVER:
         schedule_run(s, c.id, t if t > s.now else s.now)
 
 
 cdef void core_run(Sim* s, Core* c) noexcept nogil:
-    # Act at the current time, then run ahead: a core may go on as long as no message can reach it before its own
-    # action. Messages under way are known (dl_min); one that is not sent yet comes at least `margin` after the earliest event.
-    cdef int32_t who = 0
-    cdef int64_t t, margin = s.hop if s.l2_private else s.l2_hop
+    # Act at the current time, then run ahead: a core may go on as long as no message can reach it before its own action. Messages
+    # under way are known (dl_min). One that is not sent yet comes at least `margin` after the earliest event of the queue, or twice that after
+    # another core's next own action, which can reach this one only through a node or a home.
+    cdef int32_t who = 0, ignored = 0
+    cdef int64_t t, horizon, others, then = 0
     cdef Thread* th
     s.activations += 1
+    s.run_time[c.id] = FOREVER
+    others = next_run(s, &ignored)
+    others = others + 2 * s.margin if others != FOREVER else FOREVER
+    if s.until < others:
+        others = s.until
     while not s.fault and not s.refill:
-        t = core_next(s, c, &who)
+        t = core_next(s, c, &who, &then)
         if t == FOREVER:
             return
-        if t > s.now and (not s.lookahead or t >= c.dl_min or t >= s.until or (s.n_heap and t >= s.heap[0].time + margin)):
+        horizon = s.now
+        if s.lookahead:
+            horizon = others if others < c.dl_min else c.dl_min
+            if s.n_heap and s.heap[0].time + s.margin < horizon:
+                horizon = s.heap[0].time + s.margin
+        if t > s.now and t >= horizon:
             schedule_run(s, c.id, t)
             return
         th = &s.threads[c.threads[who >> 1]]
+        c.last = who >> 1
+        c.bound = horizon if horizon < then else then
+        s.touched = 0
         if who & 1:
             sb_act(s, th, t)
-        elif th.stream == 2:
-            sc_outcome(s, th)
-        elif step(s, c, th):
-            schedule_run(s, c.id, t)
-            return
+            continue
+        while True:
+            if th.stream == 2:
+                sc_outcome(s, th)
+            elif step(s, c, th):
+                schedule_run(s, c.id, th.t)
+                return
+            if s.touched or th.state != T_RUN or th.t >= c.bound or s.fault or s.refill:
+                break
 
 
 cdef inline void sc_outcome(Sim* s, Thread* th) noexcept nogil:
@@ -60,14 +91,7 @@ cdef inline void sc_outcome(Sim* s, Thread* th) noexcept nogil:
 
 cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     cdef int32_t kind = e.kind
-    cdef Core* c
     cdef Req* q
-    if kind == EV_CORE_RUN:
-        c = &s.cores[e.a]
-        if e.d == c.stamp:
-            c.run_time = FOREVER
-            core_run(s, c)
-        return
     s.events += 1
     if kind == EV_NODE_REQ:
         node_request(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
@@ -109,17 +133,26 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
 cdef int32_t run_events(Sim* s, int64_t budget) noexcept nogil:
     # 0: budget used; 1: time is up; 2: nothing left to do; 3: fault; 4: a recorded stream needs its next chunk.
     cdef Event e
+    cdef int64_t run
+    cdef int32_t core = 0
     while budget > 0:
         if s.fault:
             return 3
         if s.refill:
             return 4
-        if s.n_heap == 0:
-            return 2
-        if s.heap[0].time >= s.until:
-            return 1
-        heap_pop(s, &e)
-        s.now = e.time
-        dispatch(s, &e)
+        run = next_run(s, &core)
         budget -= 1
+        if s.n_heap and s.heap[0].time <= run:
+            if s.heap[0].time >= s.until:
+                return 1
+            heap_pop(s, &e)
+            s.now = e.time
+            dispatch(s, &e)
+        elif run == FOREVER:
+            return 2
+        elif run >= s.until:
+            return 1
+        else:
+            s.now = run
+            core_run(s, &s.cores[core])
     return 0

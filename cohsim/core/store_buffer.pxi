@@ -8,6 +8,7 @@ cdef inline int32_t sb_capacity(Sim* s, Thread* th) noexcept nogil:
 cdef inline void sb_update(Sim* s, Thread* th) noexcept nogil:
     # When may the in-order drain act next?
     cdef Store* e
+    s.touched = 1
     th.sb_time = FOREVER
     if not s.in_order or th.sb_count == 0 or th.sb_waiting:
         return

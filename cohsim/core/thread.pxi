@@ -40,6 +40,7 @@ cdef inline void wake(Sim* s, Thread* th, int32_t cat, int64_t t) noexcept nogil
         th.t = t
     th.state = T_RUN
     th.block_kind = BK_NONE
+    s.touched = 1
 
 
 cdef inline void spend(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t until) noexcept nogil:
@@ -50,13 +51,13 @@ cdef inline void spend(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t unt
 
 
 cdef inline bint hold_until(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t until) noexcept nogil:
-    # True: local time had to move, so the core's schedule must look again before this thread acts; what others of the core, or
+    # True: local time had to move so far that the core's schedule must look again before this thread acts; what others of the core, or
     # messages, do until then comes first.
     if until <= th.t:
         return False
     account(s, th, uop, cat, th.t, until)
     th.t = until
-    return True
+    return until >= s.cores[th.core].bound
 
 
 cdef inline int64_t issue_cost(Sim* s, Thread* th) noexcept nogil:

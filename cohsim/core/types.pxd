@@ -51,8 +51,7 @@ cdef enum LineStat:
     LS_SCFAIL, LS_STALL, LS_QUEUE
 
 cdef enum EventKind:
-    EV_CORE_RUN = 1    # a = core, d = stamp
-    EV_NODE_REQ        # a = node, b = request index
+    EV_NODE_REQ = 1    # a = node, b = request index
     EV_NODE_LINE       # a = node, b = way: the line's occupancy ends
     EV_NODE_SNOOP      # a = node, b = line, c = N_SNPS or N_SNPM, d = home transaction
     EV_NODE_REPLY      # a = node, b = line, c = N_DATAS.., d = level served
@@ -280,7 +279,7 @@ cdef struct L1Way:
     int32_t pad2
 
 cdef struct Core:
-    int64_t run_time       # time of the live EV_CORE_RUN, FOREVER if none
+    int64_t bound          # the acting thread may go on before this time without asking the schedule again
     int64_t port_free
     int64_t dl_min
     int32_t id
@@ -288,7 +287,7 @@ cdef struct Core:
     int32_t index          # in its node
     int32_t n_threads
     int32_t threads[MAXSMT]
-    int32_t stamp
+    int32_t last           # slot of the thread that acted last: the other one wins a tie
     int32_t n_dl
     int32_t n_mshr
     uint32_t lru
@@ -393,6 +392,9 @@ cdef struct Sim:
     # event queue
     Event* heap
     int64_t n_heap, heap_cap
+    int64_t* run_time      # by core: when it acts next on its own, FOREVER if never
+    int32_t touched        # something the local schedule depends on has changed
+    int64_t margin         # shortest way of a message to a core
     int64_t now
     uint64_t* serial       # per source
     # pools

@@ -236,7 +236,8 @@ def _skeleton(test: LitmusTest, paths: tuple[_Path, ...]) -> _Skeleton:
         events += path.events
         thread += [i] * len(path.events)
     n = len(events)
-    s = _Skeleton(events, thread, 0, 0, *([0] * n for _ in range(6)), {f: [0] * n for f in Fence}, [0] * n, [0] * n)
+    s = _Skeleton(events, thread, 0, 0, po=[0] * n, po_loc=[0] * n, addr=[0] * n, data=[0] * n, ctrl=[0] * n, ctrl_isync=[0] * n,
+                  fences={f: [0] * n for f in Fence}, pairs=[0] * n, same_thread=[0] * n)
     for k, event in enumerate(events):
         if event.write:
             s.writes |= 1 << k

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lark import Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -69,6 +69,11 @@ def _expected(names: Any) -> str:
     return f"expected {' or '.join(words)}" if words else ""
 
 
+def _token(tree: Tree[Any], index: int) -> Token:
+    """A child that the grammar makes a token."""
+    return cast(Token, tree.children[index])
+
+
 def load_litmus(path: Path) -> LitmusTest:
     """Read a file. Raises WorkloadError with every problem."""
     try:
@@ -84,8 +89,12 @@ def parse_litmus(text: str, path: str) -> LitmusTest:
     expectation = _comments(source)
     test = _Reader(source).read(expectation)
     if source.problems or test is None:
-        raise WorkloadError(source.problems)
+        raise WorkloadError(sorted(source.problems, key=_position))
     return test
+
+
+def _position(problem: Problem) -> tuple[int, ...]:
+    return tuple(int(part) for part in problem.where.rsplit(":", 2)[1:] if part.isdigit())
 
 
 def _comments(source: _File) -> str | None:
@@ -144,9 +153,10 @@ class _Reader:
             source.reject(len(text.rstrip()), "no final condition", "end with exists, ~exists or forall")
             return None
         self._table(closing + 1, condition_at.start(), header[1])
-        if source.problems:
+        shown, final = self._final(condition_at.start())
+        if source.problems or final is None:
             return None
-        return self._finish(header, title, condition_at.start(), expectation)
+        return self._finish(header, title, shown, final, expectation)
 
     def _title(self, begin: int, end: int) -> str:
         title = ""
@@ -162,23 +172,23 @@ class _Reader:
 
     def _init(self, begin: int, end: int) -> None:
         tree = self.source.parse("init", begin, end)
-        for entry in tree.children if tree else ():
-            cell = entry.children[-2 if entry.data == "assigned" else -1]
-            value = entry.children[-1] if entry.data == "assigned" else None
+        for entry in cast(list[Tree[Any]], tree.children) if tree else ():
+            cell = cast(Tree[Any], entry.children[-2 if entry.data == "assigned" else -1])
+            value = cast(Tree[Any], entry.children[-1]) if entry.data == "assigned" else None
             self._initial(cell, value)
 
     def _initial(self, cell: Tree[Any], value: Tree[Any] | None) -> None:
-        token = cell.children[-1]
+        token = _token(cell, -1)
         where = self.source.at(token)
         pointed = str(value.children[0]) if value is not None and value.data == "address" else None
-        number = int(value.children[0], 0) if value is not None and value.data == "number" else 0
+        number = int(_token(value, 0), 0) if value is not None and value.data == "number" else 0
         if cell.data == "memory":
             if pointed is not None:
                 self.source.problems.append(Problem(where, f"{token} would hold the address of {pointed}", "addresses in memory are not supported"))
             elif self.memory.setdefault(str(token), number) != number:
                 self.source.problems.append(Problem(where, f"{token} is initialised twice", "keep one value"))
             return
-        thread, name = int(cell.children[0], 0), self.isa.register(str(token))
+        thread, name = int(_token(cell, 0), 0), self.isa.register(str(token))
         if name is None:
             self.source.problems.append(Problem(where, f"{token} is not a register", "use a register of the architecture"))
         elif pointed is not None:
@@ -244,7 +254,7 @@ class _Reader:
     def _line(self, tree: Tree[Any], begin: int, end: int) -> Line:
         labels: list[str] = []
         mnemonic, lock, operands, where = "", False, [], self.source.where(begin)
-        for child in tree.children:
+        for child in cast(list[Tree[Any]], tree.children):
             if child.data == "label":
                 labels.append(str(child.children[0]))
                 continue
@@ -258,10 +268,10 @@ class _Reader:
         return Line(tuple(labels), mnemonic, lock, tuple(operands), " ".join(self.source.text[begin:end].split()), where)
 
     def _operand(self, tree: Tree[Any]) -> Operand:
-        form, where = str(tree.data), self.source.at(tree.children[0])
+        form, where = str(tree.data), self.source.at(_token(tree, 0))
         if form == "immediate":
-            return Operand(form, "", int(tree.children[0], 0), where)
-        return Operand(form, str(tree.children[-1]), int(tree.children[0], 0) if form == "displaced" else 0, where)
+            return Operand(form, "", int(_token(tree, 0), 0), where)
+        return Operand(form, str(tree.children[-1]), int(_token(tree, 0), 0) if form == "displaced" else 0, where)
 
     def _resolve(self, thread: ThreadSource) -> tuple[Instruction, ...]:
         code = list(thread.code)
@@ -275,33 +285,40 @@ class _Reader:
 
     # ---- final condition
 
-    def _finish(self, header: re.Match[str], title: str, begin: int, expectation: str | None) -> LitmusTest | None:
-        text, source, shown = self.source.text, self.source, []
+    def _final(self, begin: int) -> tuple[list[Tree[Any]], Tree[Any] | None]:
+        """Syntax of what follows the program: the cells of ``locations``, and the condition."""
+        text, shown = self.source.text, []
         if text[begin:].lstrip().startswith("locations"):
             begin = text.index("locations", begin) + len("locations")
             closing = text.find("]", begin)
-            tree = source.parse("locations", begin, closing + 1 if closing >= 0 else len(text))
-            if tree is None:
-                return None
-            shown = [self._atom(cell) for item in tree.children for cell in item.children if isinstance(cell, Tree)]
-            begin = closing + 1
-        tree = source.parse("condition", begin, len(text))
-        if tree is None:
-            return None
+            end = closing + 1 if closing >= 0 else len(text)
+            tree = self.source.parse("locations", begin, end)
+            for item in cast(list[Tree[Any]], tree.children) if tree else ():
+                shown += [cell for cell in item.children if isinstance(cell, Tree)]
+            begin = end
+        return shown, self.source.parse("condition", begin, len(text))
+
+    def _finish(self, header: re.Match[str], title: str, shown: list[Tree[Any]], final: Tree[Any], stated: str | None) -> LitmusTest | None:
+        source = self.source
         sizes = self._sizes()
-        named: list[Atom] = []
-        proposition = self._proposition(tree.children[1], named)
-        quantifier = re.sub(r"\s", "", str(tree.children[0]))
+        named = [self._atom(cell) for cell in shown]
+        proposition = self._proposition(cast(Tree[Any], final.children[1]), named)
+        quantifier_at = _token(final, 0)
+        quantifier = re.sub(r"\s", "", str(quantifier_at))
         implied = {"exists": None, "~exists": FORBIDDEN, "forall": FORBIDDEN}[quantifier]
-        expectation = expectation or implied
+        if implied and stated and implied != stated:
+            source.problems.append(Problem(source.at(quantifier_at), f"{quantifier} means {implied}, the comment says {stated}", "use exists"))
+        expectation = stated or implied
         if expectation is None:
-            source.reject(begin, "no expectation", "add a comment (* cohsim: forbidden *) or (* cohsim: allowed *), or use ~exists")
+            source.problems.append(Problem(source.at(quantifier_at), "no expectation",
+                                           "add a comment (* cohsim: forbidden *) or (* cohsim: allowed *), or use ~exists"))
         if source.problems or expectation is None:
             return None
-        condition = Condition(quantifier, " ".join(text[begin:].split()), proposition, source.where(begin))
+        text = " ".join(source.text[cast(int, quantifier_at.start_pos):].split())
+        condition = Condition(quantifier, text, proposition, source.at(quantifier_at))
         registers = tuple({n: v for (t, n), v in self.initial.items() if t == i} for i in range(len(self.threads)))
         return LitmusTest(header[2], header[1], source.path, title, tuple(self.code), self.memory, registers, condition, expectation,
-                          tuple(sorted({*shown, *named})), sizes)
+                          tuple(sorted(set(named))), sizes)
 
     def _sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -314,14 +331,14 @@ class _Reader:
         return {name: sizes.get(name, 4) for name in self.memory}
 
     def _atom(self, cell: Tree[Any]) -> Atom:
-        token = cell.children[-1]
+        token = _token(cell, -1)
         if cell.data == "memory":
             self._sizes()
             if str(token) not in self.memory:
                 close = nearest(str(token), self.memory)
                 self.source.problems.append(Problem(self.source.at(token), f"no location {str(token)!r}", f"did you mean {close}?" if close else ""))
             return Atom(-1, str(token))
-        thread, name = int(cell.children[0], 0), self.isa.register(str(token))
+        thread, name = int(_token(cell, 0), 0), self.isa.register(str(token))
         if name is None or thread >= len(self.threads) or name not in self.threads[thread].used:
             self.source.problems.append(Problem(self.source.at(token), f"thread {thread} does not use a register {str(token)!r}",
                                                 "name a register that the thread writes"))
@@ -331,10 +348,10 @@ class _Reader:
         if tree.data == "true":
             return lambda state: True
         if tree.data == "equals":
-            atom, value = self._atom(tree.children[0]), int(tree.children[1], 0)
+            atom, value = self._atom(cast(Tree[Any], tree.children[0])), int(_token(tree, 1), 0)
             named.append(atom)
             return lambda state: state[atom] == value
-        parts = [self._proposition(child, named) for child in tree.children]
+        parts = [self._proposition(cast(Tree[Any], child), named) for child in tree.children]
         if tree.data == "negation":
             return lambda state: not parts[0](state)
         combine: Callable[[Iterator[bool]], bool] = all if tree.data == "conjunction" else any

@@ -29,7 +29,8 @@ MAX_HELPERS = 2
 class Sighting:
     """How to see an outcome again: the simulation it was first seen in, and the round."""
 
-    seed: int
+    simulation: int         # number of the simulation in its run
+    seed: int               # of the core
     timing: Timing
     round: int
 
@@ -110,7 +111,7 @@ def placements(machine: CompiledMachine, threads: int, rng: np.random.Generator)
 
     while True:
         for key in (key_core, key_near, key_far, None):
-            chosen = sorted(range(cpus), key=key)[:threads] if key else rng.choice(cpus, threads, replace=False)  # type: ignore[arg-type]
+            chosen = sorted(range(cpus), key=key)[:threads] if key else rng.choice(cpus, threads, replace=False)
             pins = [int(c) for c in rng.permutation(chosen)]
             spare = [c for c in range(cpus) if c not in pins]
             helpers = min(int(rng.integers(0, MAX_HELPERS + 1)), len(spare))
@@ -139,7 +140,7 @@ def run_litmus(test: LitmusTest, machine: CompiledMachine, *, rounds: int = 10_0
         for index, outcome in enumerate(_outcomes(test, program, simulation)):
             run.histogram[outcome] += 1
             if outcome not in run.first:
-                run.first[outcome] = Sighting(sim_seed, timing, index)
+                run.first[outcome] = Sighting(number, sim_seed, timing, index)
     run.host_seconds = time.perf_counter() - begun
     return run
 
