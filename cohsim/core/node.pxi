@@ -286,7 +286,8 @@ cdef void release_snoops(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
 cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
     # Serve the line's waiting operations as far as its occupancy and state allow.
     cdef Way* w = &n.ways[wi]
-    cdef int32_t r
+    cdef int32_t r, served
+    cdef int64_t waited, line
     while w.qhead >= 0 and not s.fault:
         if transient(w.state):
             return
@@ -295,13 +296,16 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
             return
         r = w.qhead
         w.qhead = s.reqs[r].next
-        if node_serve(s, n, wi, r, t):
-            if s.reqs[r].kind != 0 and s.reqs[r].queued >= 0:
-                if measuring(s, t):
-                    s.l2_queue_fs += t - s.reqs[r].queued
-                line_count(s, w.tag, LS_QUEUE, t - s.reqs[r].queued, t)
-        else:
+        waited = s.reqs[r].queued if s.reqs[r].kind != 0 else -1
+        line = s.reqs[r].line
+        served = node_serve(s, n, wi, r, t)
+        if waited >= 0:
+            if measuring(s, t):
+                s.l2_queue_fs += t - waited
+            line_count(s, line, LS_QUEUE, t - waited, t)
+        if not served:
             queue_front(s, &w.qhead, &w.qtail, r, t)
+            s.reqs[r].queued = -1               # from here on it waits for the home, not for the line
             release_snoops(s, n, wi, t)
             return
     if w.qhead < 0 and w.state == S_I:
@@ -372,6 +376,7 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
         return
     if not node_serve(s, n, wi, r, t):
         queue_front(s, &w.qhead, &w.qtail, r, t)
+        s.reqs[r].queued = -1
     elif w.state == S_I:
         w.tag = -1                     # a store-conditional failed without asking for the line
 

@@ -595,7 +595,7 @@ cdef inline int64_t refetch(Sim* s, Thread* th) noexcept nogil:
     # A mispredict costs its latency on average, evenly spread over half to one and a half of it: where in its fetch group the target
     # lies and what the sibling fetches is not modelled. Without any spread, equal loops lock into one phase and LL/SC
     # contenders starve, which no hardware with real fetch does.
-    return s.mispredict / 2 + <int64_t>(next_random(&th.rng) % <uint64_t>(s.mispredict + 1))
+    return s.mispredict // 2 + <int64_t>(next_random(&th.rng) % <uint64_t>(s.mispredict + 1))
 
 
 cdef int32_t do_branch(Sim* s, Thread* th, Uop* u, int32_t uop) noexcept nogil:

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -71,8 +72,7 @@ def campaign(operations: float, seed: int, *, machine: str | None = None, protoc
     """
     begun = time.monotonic()
     total = Campaign()
-    source = _pooled(seed, machine, protocol, jobs) if jobs > 1 else (
-        run_seed(case_seed(seed, k), machine, protocol) for k in count())
+    source = _pooled(seed, machine, protocol, jobs) if jobs > 1 else _here(seed, machine, protocol)
     try:
         for ran in source:
             total.cases += 1
@@ -98,10 +98,20 @@ def campaign(operations: float, seed: int, *, machine: str | None = None, protoc
     return total
 
 
-def _pooled(seed: int, machine: str | None, protocol: str | None, jobs: int) -> Iterator[Ran]:
+def _here(seed: int, machine: str | None, protocol: str | None) -> Generator[Ran, None, None]:
+    for k in count():
+        yield run_seed(case_seed(seed, k), machine, protocol)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _pooled(seed: int, machine: str | None, protocol: str | None, jobs: int) -> Generator[Ran, None, None]:
     """Results in the order of seeds, with a few batches ahead on every process."""
     numbers = count()
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"),
+                             initializer=_leave_interrupts_to_the_parent) as pool:
 
         def submit() -> Future[list[Ran]]:
             return pool.submit(_batch, [case_seed(seed, next(numbers)) for _ in range(BATCH)], machine, protocol)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cohsim.fuzz.execute import base_machine
 from cohsim.protocols import tables
 from cohsim.protocols.language import Controller
 from cohsim.protocols.vocabulary import HOME_STATES, NODE_STATES
@@ -14,6 +15,7 @@ Key = tuple[str, str, str]
 
 _DIRECTORY_ONLY = {("home", state, "Recall") for state in HOME_STATES} | {("home", "Busy", "ReadyR")}
 _BROADCAST_ONLY = {("home", "Busy", "RspShared")} | {("node", state, "SnpS") for state in ("S", "F", "SM", "FM", "II")}
+_UPGRADING = ("SM", "FM", "OM")
 _BROADCAST_ONLY_MSI = {("node", state, "SnpS") for state in ("I", "IS", "IM")}
 
 
@@ -69,4 +71,8 @@ def why_not(key: Key, table: Controller, state: str, event: str) -> str:
         return "directory home only"
     if key[2] == "directory" and (row in _BROADCAST_ONLY or (key[1] == "msi" and row in _BROADCAST_ONLY_MSI)):
         return "broadcast home only"
+    if key[2] == "directory" and row == ("node", "II", "SnpM"):
+        return "gave its data away: the core's home cleared its bit with that answer"
+    if event == "Load" and state in _UPGRADING and not base_machine(key[0]).l2_private:
+        return "upgrading: a cluster's L2 serves a line's operations one at a time"
     return ""

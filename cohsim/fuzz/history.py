@@ -32,8 +32,8 @@ _SHIFT = {Alu.SHL: np.left_shift, Alu.SHR: np.right_shift}
 class Reads:
     """Loads of ``single`` and ``flag`` words, sorted by thread and program order. One load of several words is several reads.
 
-    ``order``: iteration * (actions + 1) + place in the body. ``own_before``: serials the reader had used before. ``unguarded_load``: place of
-    the load right before that this one depends on, else -1.
+    ``order``: iteration * (actions + 1) + place in the body. ``own_before``: serials the reader had used before. ``depends_on``: order of
+    the load right before that this one's address depends on, else -1.
     """
 
     thread: np.ndarray
@@ -179,7 +179,7 @@ def _read(t: _Thread, k: int, a: Action, threads: dict[int, _Thread]) -> list[tu
     raw, order, line, serial = t.column(k, 0), t.order(k), t.line(k), t.serial(k)
     before = t.thread.body[k - 1] if k else None
     depends = a.dep and a.guard is None and before is not None and before.kind == "load" and before.guard is None
-    out = []
+    out: list[tuple[np.ndarray, ...]] = []
     for word in t.case.areas[a.area].words:
         if word.kind not in ("single", "flag") or word.offset < begin or word.offset >= begin + size or word.owner not in threads:
             continue

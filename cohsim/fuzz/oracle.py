@@ -275,7 +275,8 @@ def _owned(h: History) -> list[Violation]:
     for i in np.flatnonzero(last).tolist():
         at_end = h.final[int(c.address[i])] & int(c.mask[i])
         if at_end != int(after[i]):
-            out.append(Violation("final", f"{c.address[i]:#x} ends with {at_end:#x} in thread {c.thread[i]}'s {c.mask[i]:#x} instead of {after[i]:#x}"))
+            out.append(Violation("final", f"{c.address[i]:#x} ends with {at_end:#x} in thread {c.thread[i]}'s {c.mask[i]:#x} "
+                                          f"instead of {after[i]:#x}"))
     return out[:MOST]
 
 

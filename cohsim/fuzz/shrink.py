@@ -10,7 +10,7 @@ from itertools import chain
 
 import msgspec
 
-from cohsim.fuzz.case import TOUCHES_WORD, Case, consistent
+from cohsim.fuzz.case import TOUCHES_WORD, Action, Case, consistent
 from cohsim.fuzz.execute import Tables
 from cohsim.fuzz.verdict import Failure, run_case
 
@@ -86,7 +86,7 @@ def _shorter_bodies(case: Case) -> Iterator[Case]:
         size //= 2
 
 
-def _with_body(case: Case, k: int, body: tuple) -> Case:  # type: ignore[type-arg]
+def _with_body(case: Case, k: int, body: tuple[Action, ...]) -> Case:
     return replace(case, threads=case.threads[:k] + (replace(case.threads[k], body=body),) + case.threads[k + 1:])
 
 
@@ -110,4 +110,4 @@ def _plainer(case: Case) -> Iterator[Case]:
                 name, value = next(iter(change.items()))
                 if getattr(a, name) == value or (name == "line" and a.kind not in TOUCHES_WORD) or (name == "value" and a.kind != "work"):
                     continue
-                yield _with_body(case, k, thread.body[:i] + (replace(a, **change),) + thread.body[i + 1:])  # type: ignore[arg-type]
+                yield _with_body(case, k, thread.body[:i] + (replace(a, **change),) + thread.body[i + 1:])
