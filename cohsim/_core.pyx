@@ -44,6 +44,7 @@ cdef enum:
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef uint64_t NOWORD = 0xFFFFFFFFFFFFFFFF
 cdef uint32_t STALL = 0x80000000
+cdef uint64_t LATE = <uint64_t>1 << 60       # class bit of an event's key
 
 include "core/queue.pxi"
 include "core/stats.pxi"
@@ -366,6 +367,9 @@ cdef class Simulation:
             th = &self.s.threads[i]
             if th.state == T_BLOCKED:
                 account(&self.s, th, th.block_uop, th.block_cat, th.block_since, self.s.until)
+            elif th.state == T_RUN:
+                # Only in an interrupted run: others had run ahead.
+                account(&self.s, th, th.pc, C_ISSUE, th.t, self.s.until)
         hot = self.arrays.pop("hot")
         self.arrays["count"] = hot[:, :, 0].copy()
         for i in range(NCAT):
@@ -388,6 +392,16 @@ cdef class Simulation:
         for i in range(self.s.n_threads):
             t = max(t, self.s.threads[i].t)
         return t
+
+    @property
+    def waiting_for_packets(self):
+        """Number of threads that are idle."""
+        return sum(self.s.threads[i].state == T_IDLE for i in range(self.s.n_threads))
+
+    @property
+    def furthest(self):
+        """Local time of the thread that is furthest ahead, in femtoseconds."""
+        return max(self.s.now, max(self.s.threads[i].t for i in range(self.s.n_threads) if self.s.threads[i].t < FOREVER))
 
     @property
     def halted(self):

@@ -101,11 +101,12 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
     if stop == "fault":
         raise SimulationError(sim.fault, sim.report())
     if stop == "empty":
-        if sim.halted < workload.cpus:
+        if sim.halted + sim.waiting_for_packets < workload.cpus:
             raise SimulationError("deadlock: no CPU can go on", sim.report())
-        end = max(start, min(end, sim.last_halt))
+        if sim.halted == workload.cpus:
+            end = max(start, min(end, sim.last_halt))        # else: idle until the end
     elif stop == "interrupted":
-        end = max(start, min(end, sim.now))
+        end = max(start, min(end, sim.furthest))        # some threads had run ahead of the others
     sim.finish(end)
     a = sim.arrays
     memops, events, overflow = sim.totals()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from fuzzing import hand_made, small_case
 
 from cohsim.cli.main import main
 from cohsim.fuzz import case as cases
@@ -21,7 +23,8 @@ from cohsim.fuzz.verdict import run_case
 from cohsim.protocols import tables
 from cohsim.protocols.check import check_protocol, rows_of_one_home
 from cohsim.protocols.mutants import Mutant, mutants
-from fuzzing import hand_made, small_case
+
+SAVED = Path(__file__).parent / "fuzz_cases"
 
 
 def test_same_seed_same_case_and_values() -> None:
@@ -138,6 +141,12 @@ def test_coverage_adds_up() -> None:
     count, never = coverage.rows(key)
     assert count == 1 and coverage.operations[key] == 20
     assert count + len(never) == sum(len(t.rows) for t in tables("mesi"))
+
+
+@pytest.mark.parametrize("saved", sorted(SAVED.glob("*.json")), ids=lambda p: p.stem)
+def test_cases_that_once_failed(saved: Path) -> None:
+    _, failure = run_case(cases.load(saved.read_bytes()))
+    assert failure is None, failure.text
 
 
 # ---- command ---------------------------------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fuzzing import AREA, hand_made, history_of, judged, small_case
 
 from cohsim.fuzz.case import ADD_RMW, PUT_CAS, PUT_STORE, PUT_XCHG, Action, Case, Word
 from cohsim.fuzz.execute import Outcome, execute
 from cohsim.fuzz.generate import MACHINES, PROTOCOLS
 from cohsim.fuzz.oracle import judge, write_order
 from cohsim.uops import Alu, Fence
-from fuzzing import AREA, hand_made, history_of, judged, small_case
 
 DATA, FLAG = Word("single", 0, 8, 0), Word("single", 8, 8, 0)
 

@@ -23,15 +23,15 @@ def _frame(arch: str, init: str, threads: list[list[str]], atoms: list[str]) -> 
     return parse_litmus(text, "random.litmus")
 
 
-def random_x86(rng: np.random.Generator) -> LitmusTest:
+def random_x86(rng: np.random.Generator, locked: tuple[str, ...] = ("xadd", "xchg")) -> LitmusTest:
     """Two or three threads of two to four loads, stores, locked operations and fences on two or three locations."""
     count, places = int(rng.integers(2, 4)), LOCATIONS[: int(rng.integers(2, 4))]
     threads, atoms, value = [], list(places), 0
     for i in range(count):
         code, registers = [], ["EAX", "EBX", "ECX", "EDX"]
-        for _ in range(int(rng.integers(2, 5 if count == 2 else 4))):
+        for _ in range(int(rng.integers(2, 5 if count == 2 else 3))):
             place, value = str(rng.choice(places)), value + 1
-            kind = rng.choice(("load", "load", "load", "store", "store", "store", "xadd", "xchg", "mfence"))
+            kind = rng.choice(("load", "load", "load", "store", "store", "store", "mfence", *locked))
             if kind == "store":
                 code.append(f"MOV [{place}],${value}")
             elif kind == "mfence":
@@ -39,8 +39,11 @@ def random_x86(rng: np.random.Generator) -> LitmusTest:
             else:
                 register = registers.pop(0)
                 atoms.append(f"{i}:{register}")
-                code += {"load": [f"MOV {register},[{place}]"], "xchg": [f"MOV {register},${value}", f"XCHG [{place}],{register}"],
-                         "xadd": [f"MOV {register},${10 * value}", f"LOCK XADD [{place}],{register}"]}[str(kind)]
+                code += {
+                    "load": [f"MOV {register},[{place}]"],
+                    "xchg": [f"MOV {register},${value}", f"XCHG [{place}],{register}"],
+                    "xadd": [f"MOV {register},${64 * value}", f"LOCK XADD [{place}],{register}"],
+                }[str(kind)]
         threads.append(code)
     return _frame("X86", "x=0; y=0; z=0;", threads, atoms)
 
@@ -52,10 +55,12 @@ def random_power(rng: np.random.Generator) -> LitmusTest:
     for i in range(count):
         init += [f"{i}:r2{k}={place};" for k, place in enumerate(places)]
         code: list[str] = []
-        last: str | None = None                  # register of a load that something may depend on
-        for k in range(int(rng.integers(2, 5 if count == 2 else 4))):
+        last: str | None = None  # register of a load that something may depend on
+        for k in range(int(rng.integers(2, 4 if count == 2 else 3))):
             pointer, value, register = f"r2{int(rng.integers(0, len(places)))}", value + 1, f"r{k + 1}"
-            join = str(rng.choice(("po", "po", "sync", "lwsync", "lwsync", "isync", "eieio", "addr", "data", "ctrl", "ctrlisync")))
+            join = str(
+                rng.choice(("po", "po", "sync", "lwsync", "lwsync", "isync", "eieio", "addr", "data", "ctrl", "ctrlisync"))
+            )
             store = bool(rng.random() < 0.5)
             if k and join in ("sync", "lwsync", "isync", "eieio"):
                 code.append(join)
@@ -76,27 +81,29 @@ def random_power(rng: np.random.Generator) -> LitmusTest:
     return _frame("PPC", " ".join(init), threads, atoms)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_x86_stays_within_tso(seed: int) -> None:
     test = random_x86(np.random.Generator(np.random.PCG64(seed)))
     run = run_litmus(test, compile_machine(load_machine("corei7", ())), rounds=256, simulations=4, seed=seed + 1)
     assert not run.violations, (seed, [test.describe(o) for o in run.violations], test.threads)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_power_stays_within_the_architecture(seed: int) -> None:
     test = random_power(np.random.Generator(np.random.PCG64(seed)))
     run = run_litmus(test, compile_machine(load_machine("t4240", ())), rounds=256, simulations=4, seed=seed + 1)
     assert not run.violations, (seed, [test.describe(o) for o in run.violations], test.threads)
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_both_tso_models_agree(seed: int) -> None:
-    test = random_x86(np.random.Generator(np.random.PCG64(seed)))
+    test = random_x86(
+        np.random.Generator(np.random.PCG64(seed)), ("xchg",)
+    )  # sums of sums would make too many candidate executions
     assert operational.outcomes(test, buffered=True) == axiomatic.outcomes(test)
 
 
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_power_allows_sequential_consistency(seed: int) -> None:
     test = random_power(np.random.Generator(np.random.PCG64(seed)))
     assert operational.outcomes(test, buffered=False) <= axiomatic.outcomes(test)

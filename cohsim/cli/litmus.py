@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable
 
 import click
@@ -26,16 +24,29 @@ MACHINES = ("t4240", "corei7", "xeon_x5550")
 
 @click.command("litmus")
 @click.argument("files", metavar="[FILE...]", nargs=-1)
-@click.option("--machine", "machines", multiple=True, metavar="MACHINE",
-              help=f"Machine to run on; a test runs on those of its instruction set. Repeatable. Default: {', '.join(MACHINES)}.")
-@click.option("--rounds", type=click.IntRange(1, 100_000_000), default=10_000, show_default=True, help="Rounds per test and machine.")
-@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=16, show_default=True,
-              help="Simulations per test and machine, each with its own placement, layout and timing.")
+@click.option(
+    "--machine",
+    "machines",
+    multiple=True,
+    metavar="MACHINE",
+    help=f"Machine to run on; a test runs on those of its instruction set. Repeatable. Default: {', '.join(MACHINES)}.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(1, 100_000_000), default=10_000, show_default=True, help="Rounds per test and machine."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1_000_000),
+    default=16,
+    show_default=True,
+    help="Simulations per test and machine, each with its own placement, layout and timing.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="The same seed gives the same rounds.")
 @click.option("--json", "json_target", metavar="FILE", help="Write every outcome as JSON; - is stdout.")
 @click.option("--markdown", is_flag=True, help="Print docs/litmus.md.")
-def litmus_command(files: tuple[str, ...], machines: tuple[str, ...], rounds: int, seeds: int, seed: int, json_target: str | None,
-                   markdown: bool) -> None:
+def litmus_command(
+    files: tuple[str, ...], machines: tuple[str, ...], rounds: int, seeds: int, seed: int, json_target: str | None, markdown: bool
+) -> None:
     """Run each FILE (herd's .litmus text, X86, X86_64 or PPC; default: the bundled suite) and compare what happens with what the
     instruction set allows. Exit code 1 if a forbidden outcome occurred."""
     if markdown and json_target == STDOUT:
@@ -48,7 +59,7 @@ def litmus_command(files: tuple[str, ...], machines: tuple[str, ...], rounds: in
     if json_target:
         write_json(as_json(runs), json_target)
     if markdown:
-        click.echo(document(runs, shlex.join(["cohsim", *sys.argv[1:]])), nl=False)
+        click.echo(document(runs, f"cohsim litmus --rounds {rounds} --seeds {seeds} --seed {seed} --markdown"), nl=False)
     elif json_target != STDOUT:
         click.echo("\n".join(as_text(runs)))
     if any(run.violations for run in runs):
@@ -72,15 +83,19 @@ def _load(files: tuple[str, ...]) -> list[LitmusTest]:
 def _pairs(tests: list[LitmusTest], machines: list[CompiledMachine]) -> list[tuple[LitmusTest, CompiledMachine]]:
     """Each test with each machine of its instruction set."""
     isas = {machine.isa for machine in machines}
-    problems = [Problem("--machine", f"no {test.isa} machine for {test.name} ({test.arch})", "name one that has its instruction set")
-                for test in tests if test.isa not in isas]
+    problems = [
+        Problem("--machine", f"no {test.isa} machine for {test.name} ({test.arch})", "name one that has its instruction set")
+        for test in tests
+        if test.isa not in isas
+    ]
     if problems:
         raise InputError(problems)
     return [(test, machine) for test in tests for machine in machines if machine.isa == test.isa]
 
 
-def _run(pairs: list[tuple[LitmusTest, CompiledMachine]], rounds: int, seeds: int, seed: int,
-         progress: Callable[[float], None] | None) -> list[LitmusRun]:
+def _run(
+    pairs: list[tuple[LitmusTest, CompiledMachine]], rounds: int, seeds: int, seed: int, progress: Callable[[float], None] | None
+) -> list[LitmusRun]:
     runs = []
     for done, (test, machine) in enumerate(pairs):
         if progress is not None:

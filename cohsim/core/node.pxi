@@ -344,8 +344,8 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
     cdef int64_t line = s.reqs[r].line
     cdef int32_t wi = l2_find(s, n, line), k
     cdef Way* w
-    if measuring(s, t):
-        s.l2_requests += 1
+    if s.reqs[r].queued < 0 and measuring(s, t):
+        s.l2_requests += 1             # not again when it has waited for a place
     if n.stall_head >= 0 and stalled_line(s, n, line):
         queue_tail(s, &n.stall_head, &n.stall_tail, r, t)      # operations on one line keep their order
         return

@@ -48,7 +48,7 @@ cdef inline void heap_pop(Sim* s, Event* out) noexcept nogil:
 # which it sends in the same order whether or not it runs ahead.
 cdef inline uint64_t message_key(Sim* s, int32_t source) noexcept nogil:
     s.serial[source] += 1
-    return (<uint64_t>source << 40) | s.serial[source]
+    return LATE | (<uint64_t>source << 40) | s.serial[source]
 
 
 cdef inline int32_t src_core(Sim* s, int32_t core) noexcept nogil:
@@ -94,6 +94,9 @@ cdef inline void send(Sim* s, int64_t time, int32_t source, int32_t kind, int32_
     cdef Event e
     e.time = time
     e.key = message_key(s, source)
+    if kind == EV_NODE_DONE:
+        # A store takes effect at the end of its line's occupancy: before anything that arrives at that instant.
+        e.key &= ~LATE
     e.kind = kind
     e.a = a
     e.b = b

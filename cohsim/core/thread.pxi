@@ -376,8 +376,11 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
         for k in range(c.n_threads):
             if c.threads[k] != th.id and store_in_flight(&s.threads[c.threads[k]], line):
                 bypass = 1                       # a sibling's store to the line is on its way: only the L2 knows the order
-        if th.sc_line == line:
-            bypass = 1
+        if th.sc_line == line:                   # its own store-conditional comes first; an older fill of a sibling would miss it
+            for i in range(th.n_out):
+                if th.out[i].op == OP_SC:
+                    block_on(th, i)
+                    return 0
         for i in range(c.n_mshr):
             if c.mshr[i] == line:
                 bypass = 1                       # an older load of the line is on its way: reads of one word stay in order

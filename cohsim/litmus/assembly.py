@@ -18,7 +18,9 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Operand:
-    """As written: ``immediate`` ($1), ``percent`` (%eax), ``name`` (EAX, x, r1), ``bracket`` ([x], (%rdi)), ``displaced`` (0(r2))."""
+    """As written: ``immediate`` ($1), ``percent`` (%eax), ``name`` (EAX, x, r1), ``bracket`` ([x], (%rdi)),
+    ``displaced`` (0(r2)).
+    """
 
     form: str
     name: str
@@ -26,8 +28,13 @@ class Operand:
     where: str
 
     def __str__(self) -> str:
-        return {"immediate": str(self.value), "percent": f"%{self.name}", "name": self.name, "bracket": f"[{self.name}]",
-                "displaced": f"{self.value}({self.name})"}[self.form]
+        return {
+            "immediate": str(self.value),
+            "percent": f"%{self.name}",
+            "name": self.name,
+            "bracket": f"[{self.name}]",
+            "displaced": f"{self.value}({self.name})",
+        }[self.form]
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Line:
     """One cell of the program table."""
 
     labels: tuple[str, ...]
-    mnemonic: str                  # lower case, "" for an empty cell
+    mnemonic: str  # lower case, "" for an empty cell
     lock: bool
     operands: tuple[Operand, ...]
     text: str
@@ -46,19 +53,22 @@ class Line:
 class ThreadSource:
     """What assembling a thread needs to know and finds out."""
 
-    pointers: dict[str, str]                                     # register -> the location it holds the address of, from the init block
-    used: set[str] = field(default_factory=set)                  # registers with values
-    sizes: dict[str, int] = field(default_factory=dict)          # location -> bytes
+    pointers: dict[str, str]  # register -> the location it holds the address of, from the init block
+    used: set[str] = field(default_factory=set)  # registers with values
+    sizes: dict[str, int] = field(default_factory=dict)  # location -> bytes
     labels: dict[str, int] = field(default_factory=dict)
-    gotos: list[tuple[int, str, str]] = field(default_factory=list)   # instruction index, label, where
-    flags_from: str | None = None                                # pseudo-register the next conditional branch looks at
+    gotos: list[tuple[int, str, str]] = field(default_factory=list)  # instruction index, label, where
+    flags_from: str | None = None  # pseudo-register the next conditional branch looks at
     code: list[Instruction] = field(default_factory=list)
 
     def value(self, register: str, where: str) -> str:
         """A register that holds a plain value."""
         if register in self.pointers:
-            raise Rejected(where, f"{register} holds the address of {self.pointers[register]} and is used as a value",
-                           "use one register for the address and another for values")
+            raise Rejected(
+                where,
+                f"{register} holds the address of {self.pointers[register]} and is used as a value",
+                "use one register for the address and another for values",
+            )
         self.used.add(register)
         return register
 

@@ -1,9 +1,10 @@
 """All outcomes of a test that an axiomatic memory model allows, by enumeration of its candidate executions.
 
-Both models are those of Alglave, Maranget, Tautschnig, "Herding cats: modelling, simulation, testing, and data mining for weak memory",
-ACM TOPLAS 36(2), 2014: TSO of its figure 21, Power of figures 17, 18 and 25. An execution is a set of reads and writes with po (program
-order), rf (which write a read takes its value from), co (order of the writes to one location) and fr (a read before the co-successors
-of its write). Power's model was validated there against the operational model of Sarkar et al., PLDI 2011, and Power hardware.
+Both models are those of Alglave, Maranget, Tautschnig, "Herding cats: modelling, simulation, testing, and data mining
+for weak memory", ACM TOPLAS 36(2), 2014, Power's as in herd's ppc.cat. An execution is a set of reads and writes with
+po (program order), rf (which write a read takes its value from), co (order of the writes to one location) and fr (a
+read before the co-successors of its write). Power's model was validated there against the operational model of Sarkar
+et al., PLDI 2011, and Power hardware.
 
 Loops: each backward branch is followed at most once. A retry of a lwarx/stwcx. loop adds reads only, which can only forbid more.
 No order is taken from the outcome of a stwcx., which allows slightly more than the architecture.
@@ -39,11 +40,11 @@ class _Event:
     write: bool
     location: str
     value: int
-    addr: frozenset[int] = _NONE       # indices (in the thread) of the reads its address, value or execution depends on
+    addr: frozenset[int] = _NONE  # indices (in the thread) of the reads its address, value or execution depends on
     data: frozenset[int] = _NONE
     ctrl: frozenset[int] = _NONE
     ctrl_isync: frozenset[int] = _NONE
-    pair: int = -1                     # a locked or conditional write: index of its read
+    pair: int = -1  # a locked or conditional write: index of its read
 
 
 @dataclass
@@ -54,22 +55,41 @@ class _Path:
     pc: int = 0
     backward: int = 0
     events: list[_Event] = field(default_factory=list)
-    fences: list[tuple[Fence, int]] = field(default_factory=list)     # kind, number of events before it
+    fences: list[tuple[Fence, int]] = field(default_factory=list)  # kind, number of events before it
     taint: dict[str, frozenset[int]] = field(default_factory=dict)
     ctrl: frozenset[int] = _NONE
     ctrl_isync: frozenset[int] = _NONE
-    reserved: tuple[str, int] | None = None                            # location and index of the lwarx
+    reserved: tuple[str, int] | None = None  # location and index of the lwarx
 
     def copy(self) -> _Path:
-        return _Path(dict(self.registers), self.pc, self.backward, list(self.events), list(self.fences), dict(self.taint), self.ctrl,
-                     self.ctrl_isync, self.reserved)
+        return _Path(
+            dict(self.registers),
+            self.pc,
+            self.backward,
+            list(self.events),
+            list(self.fences),
+            dict(self.taint),
+            self.ctrl,
+            self.ctrl_isync,
+            self.reserved,
+        )
 
     def of(self, register: str | None) -> frozenset[int]:
         return self.taint.get(register, _NONE) if register else _NONE
 
     def event(self, u: Instruction, write: bool, value: int, pair: int = -1) -> int:
-        self.events.append(_Event(write, u.location or "", value, self.of(u.index), self.of(u.b) if write else _NONE, self.ctrl,
-                                  self.ctrl_isync, pair))
+        self.events.append(
+            _Event(
+                write,
+                u.location or "",
+                value,
+                self.of(u.index),
+                self.of(u.b) if write else _NONE,
+                self.ctrl,
+                self.ctrl_isync,
+                pair,
+            )
+        )
         return len(self.events) - 1
 
     def set(self, register: str | None, value: int, taint: frozenset[int]) -> None:
@@ -104,7 +124,9 @@ def _advance(path: _Path, u: Instruction, domain: dict[str, set[int]]) -> list[_
         if u.fence is Fence.INSTR:
             p.ctrl_isync |= p.ctrl
     elif u.kind is Kind.ALU:
-        p.set(u.dst, apply_alu(u.alu, p.registers.get(u.a or "", 0), operand(u, p.registers), u.size_bytes), p.of(u.a) | p.of(u.b))
+        p.set(
+            u.dst, apply_alu(u.alu, p.registers.get(u.a or "", 0), operand(u, p.registers), u.size_bytes), p.of(u.a) | p.of(u.b)
+        )
     elif u.kind is Kind.COMPARE:
         p.set(u.dst, compare(u, p.registers), p.of(u.a) | p.of(u.b))
     else:
@@ -143,7 +165,8 @@ def _conditional(p: _Path, u: Instruction) -> list[_Path]:
 
 
 def _domain(test: LitmusTest) -> dict[str, set[int]]:
-    """Values that a location may ever have: a value out of thin air would need to be its own cause, so a chain of causes is no longer
+    """Values that a location may ever have: a value out of thin air would need to be its own cause, so a chain of
+    causes is no longer
     than the number of writes."""
     domain = {name: {value} for name, value in test.memory.items()}
     for _ in range(1 + sum(u.writes for code in test.threads for u in code)):
@@ -215,7 +238,7 @@ class _Skeleton:
 
     events: list[_Event]
     thread: list[int]
-    reads: int                  # bit sets
+    reads: int  # bit sets
     writes: int
     po: Relation
     po_loc: Relation
@@ -236,8 +259,21 @@ def _skeleton(test: LitmusTest, paths: tuple[_Path, ...]) -> _Skeleton:
         events += path.events
         thread += [i] * len(path.events)
     n = len(events)
-    s = _Skeleton(events, thread, 0, 0, po=[0] * n, po_loc=[0] * n, addr=[0] * n, data=[0] * n, ctrl=[0] * n, ctrl_isync=[0] * n,
-                  fences={f: [0] * n for f in Fence}, pairs=[0] * n, same_thread=[0] * n)
+    s = _Skeleton(
+        events,
+        thread,
+        0,
+        0,
+        po=[0] * n,
+        po_loc=[0] * n,
+        addr=[0] * n,
+        data=[0] * n,
+        ctrl=[0] * n,
+        ctrl_isync=[0] * n,
+        fences={f: [0] * n for f in Fence},
+        pairs=[0] * n,
+        same_thread=[0] * n,
+    )
     for k, event in enumerate(events):
         if event.write:
             s.writes |= 1 << k
@@ -246,7 +282,12 @@ def _skeleton(test: LitmusTest, paths: tuple[_Path, ...]) -> _Skeleton:
     for i, path in enumerate(paths):
         begin = first[i]
         for k, event in enumerate(path.events, begin):
-            for sources, relation in ((event.addr, s.addr), (event.data, s.data), (event.ctrl, s.ctrl), (event.ctrl_isync, s.ctrl_isync)):
+            for sources, relation in (
+                (event.addr, s.addr),
+                (event.data, s.data),
+                (event.ctrl, s.ctrl),
+                (event.ctrl_isync, s.ctrl_isync),
+            ):
                 for source in sources:
                     relation[begin + source] |= 1 << k
             if event.pair >= 0:
@@ -309,7 +350,7 @@ def _allowed_x86(e: _Execution) -> bool:
 
 
 def _power_ppo(e: _Execution) -> Relation:
-    """Preserved program order of Power: the least solution of the equations of figure 25."""
+    """Preserved program order of Power: the least solution of its equations."""
     s = e.s
     rfe, rfi = e.external(e.rf), _both(e.rf, s.same_thread)
     dp = _union(s.addr, s.data)
@@ -319,8 +360,12 @@ def _power_ppo(e: _Execution) -> Relation:
     ic: Relation = [0] * len(s.events)
     cc = _union(dp, s.po_loc, s.ctrl, _then(s.addr, s.po))
     while True:
-        new = (_union(ii, ci, _then(ic, ci), _then(ii, ii)), _union(ic, ii, cc, _then(ic, cc), _then(ii, ic)),
-               _union(ci, _then(ci, ii), _then(cc, ci)), _union(cc, ci, _then(ci, ic), _then(cc, cc)))
+        new = (
+            _union(ii, ci, _then(ic, ci), _then(ii, ii)),
+            _union(ic, ii, cc, _then(ic, cc), _then(ii, ic)),
+            _union(ci, _then(ci, ii), _then(cc, ci)),
+            _union(cc, ci, _then(ci, ic), _then(cc, cc)),
+        )
         if new == (ii, ic, ci, cc):
             return _union(e.only(ii, s.reads, s.reads), e.only(ic, s.reads, s.writes))
         ii, ic, ci, cc = new
@@ -342,7 +387,8 @@ def _allowed_power(e: _Execution) -> bool:
 
 
 def _executions(test: LitmusTest, paths: tuple[_Path, ...]) -> Iterator[_Execution]:
-    """Every coherent and atomic execution of one choice of paths. Both properties concern one location at a time, so each location's
+    """Every coherent and atomic execution of one choice of paths. Both properties concern one location at a time, so
+    each location's
     choices are tested alone before they are combined."""
     s = _skeleton(test, paths)
     for choices in product(*(list(_of_location(s, k)) for k in range(len(test.memory)))):
@@ -357,7 +403,7 @@ def _of_location(s: _Skeleton, k: int) -> Iterator[tuple[Relation, Relation]]:
     reads = [r for r in here if not s.events[r].write]
     sources = [[w for w in (k, *writes) if s.events[w].value == s.events[r].value] for r in reads]
     for order in permutations(writes):
-        if any(s.po[later] >> earlier & 1 for i, earlier in enumerate(order) for later in order[i + 1:]):
+        if any(s.po[later] >> earlier & 1 for i, earlier in enumerate(order) for later in order[i + 1 :]):
             continue
         co = [0] * n
         for i, write in enumerate((k, *order)):
@@ -371,7 +417,8 @@ def _of_location(s: _Skeleton, k: int) -> Iterator[tuple[Relation, Relation]]:
 
 
 def _readable(test: LitmusTest, paths: tuple[_Path, ...]) -> bool:
-    """Cheap test before any relation is built: every value read is written, and no two atomic accesses update the same value of a write
+    """Cheap test before any relation is built: every value read is written, and no two atomic accesses update the
+    same value of a write
     that is there once."""
     written = Counter((name, value) for name, value in test.memory.items())
     updated: Counter[tuple[str, int]] = Counter()
@@ -381,8 +428,9 @@ def _readable(test: LitmusTest, paths: tuple[_Path, ...]) -> bool:
                 written[event.location, event.value] += 1
             if event.pair >= 0:
                 updated[event.location, path.events[event.pair].value] += 1
-    return (all((e.location, e.value) in written for path in paths for e in path.events if not e.write)
-            and all(count <= written[key] for key, count in updated.items()))
+    return all((e.location, e.value) in written for path in paths for e in path.events if not e.write) and all(
+        count <= written[key] for key, count in updated.items()
+    )
 
 
 def _final_memory(test: LitmusTest, e: _Execution) -> dict[str, int]:

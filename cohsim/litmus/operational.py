@@ -1,9 +1,10 @@
 """All outcomes of a test on two abstract machines, by exhaustive search of their states.
 
-Sequential consistency: Lamport 1979; instructions of the threads interleave. x86-TSO: Sewell, Sarkar, Owens, Zappa Nardelli, Myreen,
-"x86-TSO: a rigorous and usable programmer's model for x86 multiprocessors", CACM 53(7), 2010: a FIFO store buffer per thread, loads
-read the newest own buffered store first, mfence and locked instructions need an empty buffer. LL/SC exists under sequential
-consistency only, where a store-conditional fails exactly if another thread wrote the location since the load-and-reserve.
+Sequential consistency: Lamport 1979; instructions of the threads interleave. x86-TSO: Sewell, Sarkar, Owens, Zappa
+Nardelli, Myreen, "x86-TSO: a rigorous and usable programmer's model for x86 multiprocessors", CACM 53(7), 2010: a
+FIFO store buffer per thread, loads read the newest own buffered store first, mfence and locked instructions need an
+empty buffer. LL/SC exists under sequential consistency only, where a store-conditional fails exactly if another
+thread wrote the location since the load-and-reserve.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ STATES_LIMIT = 2_000_000
 class _Thread:
     pc: int
     registers: tuple[tuple[str, int], ...]
-    buffer: tuple[tuple[str, int], ...] = ()       # oldest first
+    buffer: tuple[tuple[str, int], ...] = ()  # oldest first
     reserved: str | None = None
 
     def set(self, name: str | None, value: int) -> _Thread:
@@ -49,7 +50,9 @@ _State = tuple[tuple[_Thread, ...], tuple[tuple[str, int], ...]]
 
 
 def outcomes(test: LitmusTest, *, buffered: bool) -> frozenset[Outcome]:
-    """Every outcome of sequential consistency, or of x86-TSO if ``buffered``. Raises WorkloadError if the test has too many states."""
+    """Every outcome of sequential consistency, or of x86-TSO if ``buffered``. Raises WorkloadError if the test has
+    too many states.
+    """
     start: _State = (tuple(_Thread(0, tuple(sorted(r.items()))) for r in test.registers), tuple(sorted(test.memory.items())))
     seen, todo, found = {start}, [start], set()
     while todo:
@@ -78,17 +81,21 @@ def _steps(test: LitmusTest, state: _State, buffered: bool) -> list[_State]:
     return following
 
 
-def _write(threads: tuple[_Thread, ...], memory: tuple[tuple[str, int], ...], i: int, thread: _Thread, name: str, value: int) -> _State:
+def _write(
+    threads: tuple[_Thread, ...], memory: tuple[tuple[str, int], ...], i: int, thread: _Thread, name: str, value: int
+) -> _State:
     """Thread i (in its new state) writes memory: other threads lose their reservation."""
     changed = tuple(thread if k == i else replace(t, reserved=None) if t.reserved == name else t for k, t in enumerate(threads))
     return changed, tuple((n, value if n == name else v) for n, v in memory)
 
 
-def _execute(threads: tuple[_Thread, ...], memory: tuple[tuple[str, int], ...], i: int, u: Instruction, buffered: bool) -> list[_State]:
+def _execute(
+    threads: tuple[_Thread, ...], memory: tuple[tuple[str, int], ...], i: int, u: Instruction, buffered: bool
+) -> list[_State]:
     thread, registers = threads[i], dict(threads[i].registers)
 
     def become(changed: _Thread) -> list[_State]:
-        return [((*threads[:i], changed, *threads[i + 1:]), memory)]
+        return [((*threads[:i], changed, *threads[i + 1 :]), memory)]
 
     if u.kind in (Kind.LOAD, Kind.LL):
         own = [v for n, v in thread.buffer if n == u.location]
@@ -104,11 +111,17 @@ def _execute(threads: tuple[_Thread, ...], memory: tuple[tuple[str, int], ...], 
         if thread.buffer:
             return []
         old = dict(memory)[u.location]
-        return [_write(threads, memory, i, thread.set(u.dst, old), u.location, signed(rmw_result(u, old, registers), u.size_bytes))]
+        return [
+            _write(threads, memory, i, thread.set(u.dst, old), u.location, signed(rmw_result(u, old, registers), u.size_bytes))
+        ]
     if u.kind is Kind.SC:
         assert u.location is not None
         done = replace(thread.set(SUCCESS, int(thread.reserved == u.location)), reserved=None)
-        return [_write(threads, memory, i, done, u.location, operand(u, registers))] if thread.reserved == u.location else become(done)
+        return (
+            [_write(threads, memory, i, done, u.location, operand(u, registers))]
+            if thread.reserved == u.location
+            else become(done)
+        )
     if u.kind is Kind.FENCE:
         return [] if u.fence is Fence.FULL and thread.buffer else become(thread.set(None, 0))
     return become(_local(thread, u, registers))

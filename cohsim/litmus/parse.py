@@ -59,9 +59,25 @@ class _File:
         return Problem(self.where(len(self.text[:end].rstrip())), "ends too early", _expected(getattr(error, "expected", None)))
 
 
-_TERMINALS = {"INT": "a number", "NAME": "a name", "LPAR": "'('", "RPAR": "')'", "EQUAL": "'='", "COMMA": "','", "COLON": "':'",
-              "SEMICOLON": "';'", "LSQB": "'['", "RSQB": "']'", "DOLLAR": "'$'", "PERCENT": "'%'", "TILDE": "'~'", "__ANON_0": "'\\/'",
-              "__ANON_1": "'/\\'", "QUANTIFIER": "exists, ~exists or forall", "$END": "the end"}
+_TERMINALS = {
+    "INT": "a number",
+    "NAME": "a name",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "EQUAL": "'='",
+    "COMMA": "','",
+    "COLON": "':'",
+    "SEMICOLON": "';'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "DOLLAR": "'$'",
+    "PERCENT": "'%'",
+    "TILDE": "'~'",
+    "__ANON_0": "'\\/'",
+    "__ANON_1": "'/\\'",
+    "QUANTIFIER": "exists, ~exists or forall",
+    "$END": "the end",
+}
 
 
 def _expected(names: Any) -> str:
@@ -106,13 +122,13 @@ def _comments(source: _File) -> str | None:
         if end < 0:
             source.reject(begin, "a comment that does not end", "close it with *)")
             end = len(text) - 2
-        body = text[begin + 2:end]
+        body = text[begin + 2 : end]
         if match := re.match(r"\s*cohsim:\s*(\S+)\s*$", body):
             if match[1] in (FORBIDDEN, ALLOWED):
                 found.append(match[1])
             else:
                 source.reject(begin, f"unknown expectation {match[1]!r}", f"write {FORBIDDEN} or {ALLOWED}")
-        text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:end + 2]) + text[end + 2:]
+        text = text[:begin] + re.sub(r"[^\n]", " ", text[begin : end + 2]) + text[end + 2 :]
     source.text = text
     if len(set(found)) > 1:
         source.problems.append(Problem(source.path, "states both forbidden and allowed", "keep one of them"))
@@ -126,7 +142,7 @@ class _Reader:
         self.source = source
         self.memory: dict[str, int] = {}
         self.initial: dict[tuple[int, str], int] = {}
-        self.pointers: dict[tuple[int, str], tuple[str, str]] = {}      # -> location, where
+        self.pointers: dict[tuple[int, str], tuple[str, str]] = {}  # -> location, where
         self.threads: list[ThreadSource] = []
         self.code: list[tuple[Instruction, ...]] = []
         self.isa: Any = x86
@@ -165,7 +181,9 @@ class _Reader:
             if quoted := re.fullmatch(r'"([^"]*)"', line):
                 title = quoted[1]
             elif line and not re.fullmatch(r"\w[\w.-]*\s*=.*", line):
-                self.source.reject(begin + match.start(), f"unexpected {line!r} before the init block", 'write a "title" or Key=value')
+                self.source.reject(
+                    begin + match.start(), f"unexpected {line!r} before the init block", 'write a "title" or Key=value'
+                )
         return title
 
     # ---- initial state
@@ -184,7 +202,9 @@ class _Reader:
         number = int(_token(value, 0), 0) if value is not None and value.data == "number" else 0
         if cell.data == "memory":
             if pointed is not None:
-                self.source.problems.append(Problem(where, f"{token} would hold the address of {pointed}", "addresses in memory are not supported"))
+                self.source.problems.append(
+                    Problem(where, f"{token} would hold the address of {pointed}", "addresses in memory are not supported")
+                )
             elif self.memory.setdefault(str(token), number) != number:
                 self.source.problems.append(Problem(where, f"{token} is initialised twice", "keep one value"))
             return
@@ -206,16 +226,24 @@ class _Reader:
             return
         heads = [self.source.text[a:b].strip() for a, b in rows[0]]
         if heads != [f"P{i}" for i in range(len(heads))] or len(heads) > MAX_THREADS:
-            self.source.reject(rows[0][0][0], f"the first row is {' | '.join(heads)!r}", f"write P0 | P1 ; ... up to P{MAX_THREADS - 1}")
+            self.source.reject(
+                rows[0][0][0], f"the first row is {' | '.join(heads)!r}", f"write P0 | P1 ; ... up to P{MAX_THREADS - 1}"
+            )
             return
         for (thread, name), (_, where) in self.pointers.items():
             if thread >= len(heads):
-                self.source.problems.append(Problem(where, f"{thread}:{name}: there is no thread {thread}", f"threads are 0 to {len(heads) - 1}"))
+                self.source.problems.append(
+                    Problem(where, f"{thread}:{name}: there is no thread {thread}", f"threads are 0 to {len(heads) - 1}")
+                )
         for number in range(len(heads)):
             self.threads.append(ThreadSource({name: to for (t, name), (to, _) in self.pointers.items() if t == number}))
         for row in rows[1:]:
             if len(row) != len(heads):
-                self.source.reject(row[0][0], f"{len(row)} cells in a row of a {len(heads)}-thread test", "separate cells with | and end rows with ;")
+                self.source.reject(
+                    row[0][0],
+                    f"{len(row)} cells in a row of a {len(heads)}-thread test",
+                    "separate cells with | and end rows with ;",
+                )
                 continue
             for thread_source, (a, b) in zip(self.threads, row, strict=True):
                 self._cell(thread_source, a, b, arch)
@@ -223,10 +251,11 @@ class _Reader:
 
     def _rows(self, begin: int, end: int) -> Iterator[list[tuple[int, int]]]:
         text = self.source.text
-        while text[begin:end].strip():
+        while row := text[begin:end].lstrip():
+            begin = end - len(row)
             stop = text.find(";", begin, end)
             if stop < 0:
-                self.source.reject(begin + len(text[begin:end]) - len(text[begin:end].lstrip()), "a row without ; at its end", "end each row with ;")
+                self.source.reject(begin, "a row without ; at its end", "end each row with ;")
                 return
             cells, at = [], begin
             for part in text[begin:stop].split("|"):
@@ -243,7 +272,7 @@ class _Reader:
         for label in line.labels:
             if thread.labels.setdefault(label, len(thread.code)) != len(thread.code):
                 self.source.problems.append(Problem(line.where, f"label {label} is there twice", "rename one"))
-            thread.flags_from = None             # another path may come in here with other flags
+            thread.flags_from = None  # another path may come in here with other flags
         if not line.mnemonic:
             return
         try:
@@ -280,7 +309,9 @@ class _Reader:
                 code[index] = replace(code[index], target=thread.labels[label])
             elif label not in thread.labels:
                 close = nearest(label, thread.labels)
-                self.source.problems.append(Problem(where, f"no label {label!r} in this thread", f"did you mean {close}?" if close else ""))
+                self.source.problems.append(
+                    Problem(where, f"no label {label!r} in this thread", f"did you mean {close}?" if close else "")
+                )
         return tuple(code)
 
     # ---- final condition
@@ -298,7 +329,9 @@ class _Reader:
             begin = end
         return shown, self.source.parse("condition", begin, len(text))
 
-    def _finish(self, header: re.Match[str], title: str, shown: list[Tree[Any]], final: Tree[Any], stated: str | None) -> LitmusTest | None:
+    def _finish(
+        self, header: re.Match[str], title: str, shown: list[Tree[Any]], final: Tree[Any], stated: str | None
+    ) -> LitmusTest | None:
         source = self.source
         sizes = self._sizes()
         named = [self._atom(cell) for cell in shown]
@@ -307,18 +340,36 @@ class _Reader:
         quantifier = re.sub(r"\s", "", str(quantifier_at))
         implied = {"exists": None, "~exists": FORBIDDEN, "forall": FORBIDDEN}[quantifier]
         if implied and stated and implied != stated:
-            source.problems.append(Problem(source.at(quantifier_at), f"{quantifier} means {implied}, the comment says {stated}", "use exists"))
+            source.problems.append(
+                Problem(source.at(quantifier_at), f"{quantifier} means {implied}, the comment says {stated}", "use exists")
+            )
         expectation = stated or implied
         if expectation is None:
-            source.problems.append(Problem(source.at(quantifier_at), "no expectation",
-                                           "add a comment (* cohsim: forbidden *) or (* cohsim: allowed *), or use ~exists"))
+            source.problems.append(
+                Problem(
+                    source.at(quantifier_at),
+                    "no expectation",
+                    "add a comment (* cohsim: forbidden *) or (* cohsim: allowed *), or use ~exists",
+                )
+            )
         if source.problems or expectation is None:
             return None
-        text = " ".join(source.text[cast(int, quantifier_at.start_pos):].split())
+        text = " ".join(source.text[cast(int, quantifier_at.start_pos) :].split())
         condition = Condition(quantifier, text, proposition, source.at(quantifier_at))
         registers = tuple({n: v for (t, n), v in self.initial.items() if t == i} for i in range(len(self.threads)))
-        return LitmusTest(header[2], header[1], source.path, title, tuple(self.code), self.memory, registers, condition, expectation,
-                          tuple(sorted(set(named))), sizes)
+        return LitmusTest(
+            header[2],
+            header[1],
+            source.path,
+            title,
+            tuple(self.code),
+            self.memory,
+            registers,
+            condition,
+            expectation,
+            tuple(sorted(set(named))),
+            sizes,
+        )
 
     def _sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -326,8 +377,13 @@ class _Reader:
             for name, size in thread.sizes.items():
                 self.memory.setdefault(name, 0)
                 if sizes.setdefault(name, size) != size:
-                    self.source.problems.append(Problem(self.source.path, f"{name} is accessed with {sizes[name]} and {size} bytes",
-                                                        "use one size for each location"))
+                    self.source.problems.append(
+                        Problem(
+                            self.source.path,
+                            f"{name} is accessed with {sizes[name]} and {size} bytes",
+                            "use one size for each location",
+                        )
+                    )
         return {name: sizes.get(name, 4) for name in self.memory}
 
     def _atom(self, cell: Tree[Any]) -> Atom:
@@ -336,12 +392,19 @@ class _Reader:
             self._sizes()
             if str(token) not in self.memory:
                 close = nearest(str(token), self.memory)
-                self.source.problems.append(Problem(self.source.at(token), f"no location {str(token)!r}", f"did you mean {close}?" if close else ""))
+                self.source.problems.append(
+                    Problem(self.source.at(token), f"no location {str(token)!r}", f"did you mean {close}?" if close else "")
+                )
             return Atom(-1, str(token))
         thread, name = int(_token(cell, 0), 0), self.isa.register(str(token))
         if name is None or thread >= len(self.threads) or name not in self.threads[thread].used:
-            self.source.problems.append(Problem(self.source.at(token), f"thread {thread} does not use a register {str(token)!r}",
-                                                "name a register that the thread writes"))
+            self.source.problems.append(
+                Problem(
+                    self.source.at(token),
+                    f"thread {thread} does not use a register {str(token)!r}",
+                    "name a register that the thread writes",
+                )
+            )
         return Atom(thread, name or str(token))
 
     def _proposition(self, tree: Tree[Any], named: list[Atom]) -> Proposition:

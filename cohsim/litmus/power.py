@@ -10,8 +10,16 @@ from cohsim.uops import Alu, Cond, Fence
 
 _FENCES = {"sync": Fence.FULL, "hwsync": Fence.FULL, "lwsync": Fence.LIGHT, "isync": Fence.INSTR, "eieio": Fence.STORE}
 _DISPLACED = {"lwz": (Kind.LOAD, 4), "stw": (Kind.STORE, 4), "ld": (Kind.LOAD, 8), "std": (Kind.STORE, 8)}
-_INDEXED = {"lwzx": (Kind.LOAD, 4), "stwx": (Kind.STORE, 4), "lwarx": (Kind.LL, 4), "stwcx.": (Kind.SC, 4),
-            "ldx": (Kind.LOAD, 8), "stdx": (Kind.STORE, 8), "ldarx": (Kind.LL, 8), "stdcx.": (Kind.SC, 8)}
+_INDEXED = {
+    "lwzx": (Kind.LOAD, 4),
+    "stwx": (Kind.STORE, 4),
+    "lwarx": (Kind.LL, 4),
+    "stwcx.": (Kind.SC, 4),
+    "ldx": (Kind.LOAD, 8),
+    "stdx": (Kind.STORE, 8),
+    "ldarx": (Kind.LL, 8),
+    "stdcx.": (Kind.SC, 8),
+}
 _REGISTER = {"add": Alu.ADD, "xor": Alu.XOR, "and": Alu.AND, "or": Alu.OR}
 _IMMEDIATE = {"addi": Alu.ADD, "xori": Alu.XOR, "andi": Alu.AND, "ori": Alu.OR}
 _BRANCHES = {"beq": Cond.EQ, "bne": Cond.NE, "blt": Cond.LT, "bge": Cond.GE}
@@ -80,8 +88,18 @@ def _memory(line: Line, thread: ThreadSource) -> list[Instruction]:
     if kind is Kind.SC:
         thread.flags_from = SUCCESS
     if kind in (Kind.STORE, Kind.SC):
-        return [Instruction(kind, line.text, line.where, dst=SUCCESS if kind is Kind.SC else None, location=location, index=index, b=name,
-                            size_bytes=size)]
+        return [
+            Instruction(
+                kind,
+                line.text,
+                line.where,
+                dst=SUCCESS if kind is Kind.SC else None,
+                location=location,
+                index=index,
+                b=name,
+                size_bytes=size,
+            )
+        ]
     return [Instruction(kind, line.text, line.where, dst=name, location=location, index=index, size_bytes=size)]
 
 
@@ -107,8 +125,12 @@ def _alu(line: Line, thread: ThreadSource) -> Instruction:
     if m in _IMMEDIATE:
         if m == "addi" and a == "r0":
             raise Rejected(first.where, "addi reads r0 as the constant 0", "use li, or another register")
-        return Instruction(Kind.ALU, line.text, line.where, dst=_register(target, thread), a=a, imm=_immediate(second), alu=_IMMEDIATE[m])
-    return Instruction(Kind.ALU, line.text, line.where, dst=_register(target, thread), a=a, b=_register(second, thread), alu=_REGISTER[m])
+        return Instruction(
+            Kind.ALU, line.text, line.where, dst=_register(target, thread), a=a, imm=_immediate(second), alu=_IMMEDIATE[m]
+        )
+    return Instruction(
+        Kind.ALU, line.text, line.where, dst=_register(target, thread), a=a, b=_register(second, thread), alu=_REGISTER[m]
+    )
 
 
 def _compare(line: Line, thread: ThreadSource) -> Instruction:
@@ -129,9 +151,11 @@ def _branch(line: Line, thread: ThreadSource) -> Instruction:
         return Instruction(Kind.BRANCH, line.text, line.where)
     cond = _BRANCHES[line.mnemonic]
     if thread.flags_from is None:
-        raise Rejected(line.where, f"no comparison or stwcx. before {line.mnemonic} in its block", "put cmpw, cmpwi or stwcx. before it")
+        raise Rejected(
+            line.where, f"no comparison or stwcx. before {line.mnemonic} in its block", "put cmpw, cmpwi or stwcx. before it"
+        )
     if thread.flags_from == SUCCESS:
         if cond not in (Cond.EQ, Cond.NE):
             raise Rejected(line.where, f"{line.mnemonic} after stwcx.", "stwcx. sets EQ only: use beq or bne")
-        cond = Cond.NE if cond is Cond.EQ else Cond.EQ       # EQ of the condition register is success, which is 1 here
+        cond = Cond.NE if cond is Cond.EQ else Cond.EQ  # EQ of the condition register is success, which is 1 here
     return Instruction(Kind.BRANCH, line.text, line.where, a=thread.flags_from, cond=cond)

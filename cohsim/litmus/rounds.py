@@ -1,12 +1,12 @@
 """A litmus test as a micro-op program: many rounds, each on words of its own, with random timing.
 
-A helper is a thread that is not in the test: it only loads locations and meets the others, so that lines are shared with, or on their way
-to, a third place. Loads whose values nobody looks at forbid and allow nothing.
+A helper is a thread that is not in the test: it only loads locations and meets the others, so that lines are shared
+with, or on their way to, a third place. Loads whose values nobody looks at forbid and allow nothing.
 
-A round of a thread: touch some locations (so that lines begin in different caches and states), meet the other threads at a barrier of
-plain flags, random delay, the test's instructions with random work and private misses between them, results to private memory. The
-timing is compiled in: a program holds several differently timed copies of the round and goes round them. Words of a round are found
-by ``base + stride * iteration``, so no round sees another's values.
+A round of a thread: touch some locations (so that lines begin in different caches and states), meet the other
+threads at a barrier of plain flags, random delay, the test's instructions with random work and private misses
+between them, results to private memory. The timing is compiled in: a program holds several differently timed copies
+of the round and goes round them. Words of a round are found by ``base + stride * iteration``, so no round sees another's values.
 """
 
 from __future__ import annotations
@@ -30,27 +30,33 @@ _BLANK = {**dict.fromkeys(_NAMES, 0), **dict.fromkeys(("dst", "a", "b", "areg", 
 _COUNTER, _SEEN = REGISTERS - 1, REGISTERS - 2
 _TEST_BASE, _RESULT_BASE, _FLAG_BASE, _NOISE_BASE = 0x1000_0000, 0x4000_0000, 0x7000_0000, 0x8000_0000
 _REGION = 0x0100_0000
-_NOISE_LINES = 64      # private lines that noise of one thread goes through; more than a round can hold, few enough to hit at times
+_NOISE_LINES = 64  # private lines that noise of one thread goes through; more than a round can hold, few enough to hit at times
 
 
 @dataclass(frozen=True)
 class Timing:
     """How the rounds of one simulation are timed and placed; drawn by :func:`draw`."""
 
-    pins: tuple[int, ...]   # one CPU per thread of the test, then one per helper
-    layout: str             # own: a line per location and round; warm: eight rounds share a line; one: all locations in one line
-    start_work: int         # instructions, at most, before the test begins
-    between_work: int       # instructions, at most, between two of its instructions
-    touch: float            # probability that a location is touched before the round
-    noise: float            # probability of a private access that misses, before each instruction
-    prefetch: float         # probability that a thread loads a location it may not need, at the beginning and before each instruction
+    pins: tuple[int, ...]  # one CPU per thread of the test, then one per helper
+    layout: str  # own: a line per location and round; warm: eight rounds share a line; one: all locations in one line
+    start_work: int  # instructions, at most, before the test begins
+    between_work: int  # instructions, at most, between two of its instructions
+    touch: float  # probability that a location is touched before the round
+    noise: float  # probability of a private access that misses, before each instruction
+    prefetch: float  # probability that a thread loads a location it may not need, at the beginning and before each instruction
 
 
 def draw(rng: np.random.Generator, pins: tuple[int, ...]) -> Timing:
     """A random timing."""
-    return Timing(pins, str(rng.choice(("own", "own", "warm", "one"))), int(rng.choice((0, 8, 40, 160, 500))), int(rng.choice((0, 4, 30, 120))),
-                  float(rng.choice((0.0, 0.5, 0.8))), float(rng.choice((0.0, 0.0, 0.15, 0.4))),
-                  float(rng.choice((0.0, 0.0, 0.1, 0.5))))
+    return Timing(
+        pins,
+        str(rng.choice(("own", "own", "warm", "one"))),
+        int(rng.choice((0, 8, 40, 160, 500))),
+        int(rng.choice((0, 4, 30, 120))),
+        float(rng.choice((0.0, 0.5, 0.8))),
+        float(rng.choice((0.0, 0.0, 0.15, 0.4))),
+        float(rng.choice((0.0, 0.0, 0.1, 0.5))),
+    )
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,8 @@ class Program:
 
     uops: np.ndarray
     entry: np.ndarray
-    locations: dict[str, tuple[int, int]]                  # location -> base, stride
-    results: dict[tuple[int, str], tuple[int, int]]        # (thread, register) -> base, stride
+    locations: dict[str, tuple[int, int]]  # location -> base, stride
+    results: dict[tuple[int, str], tuple[int, int]]  # (thread, register) -> base, stride
     rounds: int
 
 
@@ -103,7 +109,7 @@ def placement(test: LitmusTest, layout: str, line_bytes: int) -> dict[str, tuple
     for k, name in enumerate(test.memory):
         if layout == "one":
             places[name] = (_TEST_BASE + 8 * k, line_bytes * (1 + len(test.memory) * 8 // (line_bytes + 1)))
-        else:                                    # odd distances: locations of a round are not in the same cache sets
+        else:  # odd distances: locations of a round are not in the same cache sets
             places[name] = (_TEST_BASE + k * (_REGION + 17 * line_bytes), line_bytes if layout == "own" else 8)
     return places
 
@@ -129,7 +135,8 @@ def build(test: LitmusTest, timing: Timing, rounds: int, line_bytes: int, rng: n
 
 
 def _draw_touches(test: LitmusTest, timing: Timing, rng: np.random.Generator) -> list[tuple[int, str, bool]]:
-    """(thread, location, write) before one copy of the round: each location is untouched, read by everybody, by some, or by one, or
+    """(thread, location, write) before one copy of the round: each location is untouched, read by everybody, by
+    some, or by one, or
     written (its initial value, again) by one and perhaps read by others."""
     touches = []
     for name in test.memory:
@@ -147,8 +154,17 @@ def _draw_touches(test: LitmusTest, timing: Timing, rng: np.random.Generator) ->
 class _Thread:
     """Lowers one thread."""
 
-    def __init__(self, test: LitmusTest, timing: Timing, number: int, offset: int, places: dict[str, tuple[int, int]],
-                 results: dict[tuple[int, str], tuple[int, int]], line_bytes: int, rng: np.random.Generator):
+    def __init__(
+        self,
+        test: LitmusTest,
+        timing: Timing,
+        number: int,
+        offset: int,
+        places: dict[str, tuple[int, int]],
+        results: dict[tuple[int, str], tuple[int, int]],
+        line_bytes: int,
+        rng: np.random.Generator,
+    ):
         self.test, self.timing, self.number, self.places, self.results = test, timing, number, places, results
         self.line_bytes, self.rng = line_bytes, rng
         self.out = _Emitter(offset)
@@ -162,7 +178,7 @@ class _Thread:
         out.add(Op.ALU, dst=_COUNTER, fn=Alu.ADD)
         top = len(out.ops)
         for copy in touches:
-            out.add(Op.PACKET)                   # no source of packets: takes no time, makes the iteration count the context
+            out.add(Op.PACKET)  # no source of packets: takes no time, makes the iteration count the context
             out.add(Op.ALU, dst=_COUNTER, a=_COUNTER, imm=1, fn=Alu.ADD)
             for register, number in self.registers.items():
                 out.add(Op.ALU, dst=number, imm=self.test.registers[self.number].get(register, 0), fn=Alu.ADD)
@@ -195,7 +211,7 @@ class _Thread:
                     self._access(Op.STORE, location, imm=self.test.memory[location])
                 else:
                     self._access(Op.LOAD, location)
-        if wrote or self.rng.random() < 0.5:     # a write here must be over before anybody's round begins
+        if wrote or self.rng.random() < 0.5:  # a write here must be over before anybody's round begins
             self.out.add(Op.FENCE, imm=Fence.FULL)
 
     def _barrier(self) -> None:
@@ -207,7 +223,7 @@ class _Thread:
                 spin = out.add(Op.LOAD, base=_FLAG_BASE + other * self.line_bytes, size=8, dst=_SEEN, flags=Flag.SPIN)
                 out.branch(Cond.LT, _SEEN, spin, b=_COUNTER, flags=Flag.SPIN)
         if self.test.isa == "power":
-            out.add(Op.FENCE, imm=Fence.INSTR)   # the round's loads come after the flags
+            out.add(Op.FENCE, imm=Fence.INSTR)  # the round's loads come after the flags
 
     def _work(self, most: int, none: float) -> None:
         if most and self.rng.random() >= none:
@@ -218,8 +234,13 @@ class _Thread:
         if self.rng.random() < self.timing.noise:
             self.noise_at = (self.noise_at + 1) % _NOISE_LINES
             base = _NOISE_BASE + self.number * _REGION + self.noise_at * self.line_bytes
-            self.out.add(Op.STORE if self.rng.random() < 0.6 else Op.LOAD, base=base, stride=self.line_bytes * _NOISE_LINES,
-                         slot=Slot.ITERATION, size=8)
+            self.out.add(
+                Op.STORE if self.rng.random() < 0.6 else Op.LOAD,
+                base=base,
+                stride=self.line_bytes * _NOISE_LINES,
+                slot=Slot.ITERATION,
+                size=8,
+            )
 
     def _prefetch(self) -> None:
         """Load a random location and ignore its value: its line moves while others work on it."""
@@ -256,7 +277,7 @@ class _Thread:
             self.out.add(Op.FENCE, imm=u.fence)
         elif u.kind is Kind.ALU:
             self.out.add(Op.ALU, dst=dst, a=a, b=b, imm=u.imm, fn=u.alu)
-        else:                                    # the sign of the 32-bit difference: loads zero-extend, so the high half goes first
+        else:  # the sign of the 32-bit difference: loads zero-extend, so the high half goes first
             self.out.add(Op.ALU, dst=dst, a=a, b=b, imm=u.imm, fn=Alu.SUB)
             self.out.add(Op.ALU, dst=dst, a=dst, imm=32, fn=Alu.SHL)
 

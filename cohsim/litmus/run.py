@@ -29,8 +29,8 @@ MAX_HELPERS = 2
 class Sighting:
     """How to see an outcome again: the simulation it was first seen in, and the round."""
 
-    simulation: int         # number of the simulation in its run
-    seed: int               # of the core
+    simulation: int  # number of the simulation in its run
+    seed: int  # of the core
     timing: Timing
     round: int
 
@@ -41,8 +41,8 @@ class LitmusRun:
 
     test: LitmusTest
     machine: str
-    allowed: frozenset[Outcome]                 # by the architecture
-    sequential: frozenset[Outcome]              # of them, by sequential consistency
+    allowed: frozenset[Outcome]  # by the architecture
+    sequential: frozenset[Outcome]  # of them, by sequential consistency
     histogram: Counter[Outcome] = field(default_factory=Counter)
     first: dict[Outcome, Sighting] = field(default_factory=dict)
     host_seconds: float = 0.0
@@ -76,7 +76,9 @@ class LitmusRun:
 
 
 def allowed_outcomes(test: LitmusTest) -> frozenset[Outcome]:
-    """Outcomes the architecture allows, checked against the expectation in the file. Raises WorkloadError if the file is wrong."""
+    """Outcomes the architecture allows, checked against the expectation in the file. Raises WorkloadError if the
+    file is wrong.
+    """
     if test.isa == "power":
         allowed = axiomatic.outcomes(test)
     else:
@@ -84,11 +86,19 @@ def allowed_outcomes(test: LitmusTest) -> frozenset[Outcome]:
     singled_out = [outcome for outcome in sorted(allowed) if test.singled_out(outcome)]
     model = "Power (Herding cats)" if test.isa == "power" else "x86-TSO"
     if test.expectation == FORBIDDEN and singled_out:
-        raise WorkloadError(Problem(test.condition.where, f"{test.name} says forbidden, but {model} allows {test.describe(singled_out[0])}",
-                                    "correct the expectation or the test"))
+        raise WorkloadError(
+            Problem(
+                test.condition.where,
+                f"{test.name} says forbidden, but {model} allows {test.describe(singled_out[0])}",
+                "correct the expectation or the test",
+            )
+        )
     if test.expectation == ALLOWED and not singled_out:
-        raise WorkloadError(Problem(test.condition.where, f"{test.name} says allowed, but {model} forbids it",
-                                    "correct the expectation or the test"))
+        raise WorkloadError(
+            Problem(
+                test.condition.where, f"{test.name} says allowed, but {model} forbids it", "correct the expectation or the test"
+            )
+        )
     return allowed
 
 
@@ -97,7 +107,9 @@ def placements(machine: CompiledMachine, threads: int, rng: np.random.Generator)
     then those of up to MAX_HELPERS helpers."""
     cpus = len(machine.cpu_core)
     if threads > cpus:
-        raise InputError(Problem("--machine", f"{machine.name} has {cpus} CPUs, the test has {threads} threads", "use another machine"))
+        raise InputError(
+            Problem("--machine", f"{machine.name} has {cpus} CPUs, the test has {threads} threads", "use another machine")
+        )
 
     def key_core(cpu: int) -> tuple[int, int]:
         return machine.cpu_core[cpu], machine.cpu_thread[cpu]
@@ -118,16 +130,29 @@ def placements(machine: CompiledMachine, threads: int, rng: np.random.Generator)
             yield (*pins, *(int(c) for c in rng.choice(spare, helpers, replace=False)))
 
 
-def run_litmus(test: LitmusTest, machine: CompiledMachine, *, rounds: int = 10_000, simulations: int = 16, seed: int = 1,
-               lookahead: bool = True) -> LitmusRun:
-    """At least ``rounds`` rounds in ``simulations`` simulations of different timing and placement; the same seed gives the same rounds.
+def run_litmus(
+    test: LitmusTest,
+    machine: CompiledMachine,
+    *,
+    rounds: int = 10_000,
+    simulations: int = 16,
+    seed: int = 1,
+    lookahead: bool = True,
+) -> LitmusRun:
+    """At least ``rounds`` rounds in ``simulations`` simulations of different timing and placement; the same seed
+    gives the same rounds.
 
     Raises WorkloadError if the expectation in the file contradicts the architecture, InputError if the machine does not fit, and
     SimulationError if a simulation makes no progress.
     """
     if machine.isa != test.isa:
-        raise InputError(Problem("--machine", f"{machine.name} is a {machine.isa} machine, {test.name} is a test for {test.arch}",
-                                 "name a machine of the same instruction set"))
+        raise InputError(
+            Problem(
+                "--machine",
+                f"{machine.name} is a {machine.isa} machine, {test.name} is a test for {test.arch}",
+                "name a machine of the same instruction set",
+            )
+        )
     begun = time.perf_counter()
     run = LitmusRun(test, machine.name, allowed_outcomes(test), operational.outcomes(test, buffered=False))
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -145,11 +170,25 @@ def run_litmus(test: LitmusTest, machine: CompiledMachine, *, rounds: int = 10_0
     return run
 
 
-def _simulate(test: LitmusTest, machine: CompiledMachine, program: Program, timing: Timing, seed: int, lookahead: bool) -> Simulation:
+def _simulate(
+    test: LitmusTest, machine: CompiledMachine, program: Program, timing: Timing, seed: int, lookahead: bool
+) -> Simulation:
     until = program.rounds * ROUND_LIMIT_FS
     node, home = flat_tables(machine.protocol)
-    simulation = Simulation(machine, node, home, program.uops, program.entry, timing.pins, from_fs=until, until_fs=until, seed=seed,
-                            lookahead=lookahead, check=True, line_table=LINE_TABLE)
+    simulation = Simulation(
+        machine,
+        node,
+        home,
+        program.uops,
+        program.entry,
+        timing.pins,
+        from_fs=until,
+        until_fs=until,
+        seed=seed,
+        lookahead=lookahead,
+        check=True,
+        line_table=LINE_TABLE,
+    )
     for name, value in test.memory.items():
         if value:
             base, stride = program.locations[name]

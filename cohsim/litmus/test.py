@@ -21,15 +21,15 @@ SCRATCH = "scratch"
 class Kind(Enum):
     """What an instruction does, in the terms of :class:`cohsim.uops.Op`."""
 
-    LOAD = "load"          # dst <- memory
-    STORE = "store"        # memory <- imm + b
-    RMW = "rmw"            # dst <- old; memory <- alu(old, imm + b), indivisible
-    LL = "ll"              # dst <- memory, and reserve
-    SC = "sc"              # memory <- imm + b if reserved; SUCCESS <- 1 or 0
+    LOAD = "load"  # dst <- memory
+    STORE = "store"  # memory <- imm + b
+    RMW = "rmw"  # dst <- old; memory <- alu(old, imm + b), indivisible
+    LL = "ll"  # dst <- memory, and reserve
+    SC = "sc"  # memory <- imm + b if reserved; SUCCESS <- 1 or 0
     FENCE = "fence"
-    ALU = "alu"            # dst <- alu(a, imm + b)
-    COMPARE = "compare"    # COMPARED <- sign of a - (imm + b)
-    BRANCH = "branch"      # if cond(a, imm): go to target
+    ALU = "alu"  # dst <- alu(a, imm + b)
+    COMPARE = "compare"  # COMPARED <- sign of a - (imm + b)
+    BRANCH = "branch"  # if cond(a, imm): go to target
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Instruction:
     where: str
     dst: str | None = None
     location: str | None = None
-    index: str | None = None       # register added to the address: an address dependency; its value must be 0
+    index: str | None = None  # register added to the address: an address dependency; its value must be 0
     a: str | None = None
     b: str | None = None
     imm: int = 0
     alu: Alu = Alu.ADD
     cond: Cond = Cond.ALWAYS
     fence: Fence = Fence.FULL
-    target: int = -1               # index in the thread; its length is the end
+    target: int = -1  # index in the thread; its length is the end
     size_bytes: int = 4
 
     @property
@@ -92,7 +92,8 @@ FORBIDDEN, ALLOWED = "forbidden", "allowed"
 
 @dataclass(frozen=True)
 class LitmusTest:
-    """A parsed test. ``expectation`` speaks of the final states ``singled_out``: those the condition names (``exists``, ``~exists``) or
+    """A parsed test. ``expectation`` speaks of the final states ``singled_out``: those the condition names
+    (``exists``, ``~exists``) or
     excludes (``forall``)."""
 
     name: str
@@ -100,12 +101,12 @@ class LitmusTest:
     path: str
     title: str
     threads: tuple[tuple[Instruction, ...], ...]
-    memory: dict[str, int]                      # every location and its initial value
-    registers: tuple[dict[str, int], ...]       # initial values that are not 0
+    memory: dict[str, int]  # every location and its initial value
+    registers: tuple[dict[str, int], ...]  # initial values that are not 0
     condition: Condition
     expectation: str
     atoms: tuple[Atom, ...]
-    sizes: dict[str, int] = field(default_factory=dict)   # bytes of each location
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes of each location
 
     @property
     def isa(self) -> str:
@@ -136,7 +137,11 @@ def signed(value: int, size_bytes: int = 4) -> int:
 def apply_alu(fn: Alu, x: int, v: int, size_bytes: int) -> int:
     """Result of a two-operand function, as a signed integer. Raises ValueError for CAS, which needs its expected value."""
     results: dict[Alu, Callable[[], int]] = {
-        Alu.ADD: lambda: x + v, Alu.SUB: lambda: x - v, Alu.AND: lambda: x & v, Alu.OR: lambda: x | v, Alu.XOR: lambda: x ^ v,
+        Alu.ADD: lambda: x + v,
+        Alu.SUB: lambda: x - v,
+        Alu.AND: lambda: x & v,
+        Alu.OR: lambda: x | v,
+        Alu.XOR: lambda: x ^ v,
         Alu.XCHG: lambda: v,
     }
     if fn not in results:
