@@ -11,6 +11,7 @@ core/image.pxi         values of memory words
 core/cache.pxi         tag arrays and pools
 core/store_buffer.pxi  stores on their way out of a thread
 core/thread.pxi        hardware threads: one micro-op a step
+core/fast.pxi          the short way for L1 hits and work
 core/source.pxi        packets, buffers, links
 core/node.pxi          a private or cluster L2 under its protocol table
 core/home.pxi          the ordering point, L3 or memory-side cache, memory
@@ -32,6 +33,7 @@ cdef extern from *:
     """
     const int COHSIM_CHECKED        # build flavour `checked`: every run asserts the protocol's invariants
     int clzll "__builtin_clzll" (unsigned long long) nogil
+    void prefetch "__builtin_prefetch" (void*) nogil
 
 import numpy as np
 
@@ -55,6 +57,7 @@ include "core/thread.pxi"
 include "core/source.pxi"
 include "core/node.pxi"
 include "core/home.pxi"
+include "core/fast.pxi"
 include "core/run.pxi"
 include "core/debug.pxi"
 
@@ -107,16 +110,21 @@ cdef class Simulation:
         self.s.fault_line = -1
         self._machine(machine, len(pin))
         self._tables(node_table, home_table)
-        uops = np.ascontiguousarray(uops)
+        uops = np.array(uops, order="C")            # our own: mark_simple writes into it
         self.keep.append(uops)
         self.s.uops = <Uop*><size_t>uops.ctypes.data
         self.s.n_uops = len(uops)
+        mark_simple(self.s.uops, self.s.n_uops)
         self._agents(machine, pin, entry, seed)
         self._pools()
         self._statistics(line_table)
 
     cdef void* _zeros(self, str name, shape, dtype):
+        # Zeroed memory on a host cache line boundary, kept by an array; a named one is a result.
         a = np.zeros(shape, dtype)
+        raw = np.zeros(a.nbytes + 64, np.uint8)
+        shift = -raw.ctypes.data % 64
+        a = raw[shift:shift + a.nbytes].view(dtype).reshape(shape)
         self.keep.append(a)
         if name:
             self.arrays[name] = a
@@ -191,8 +199,9 @@ cdef class Simulation:
             c.dl = <int64_t*>self._zeros("", MAXDL, np.int64)
             c.mshr = <int64_t*>self._zeros("", s.mshrs + 1 + MAXSMT * MAXOUT, np.int64)
             c.l1 = <L1Way*>self._zeros("", s.l1_sets * s.l1_ways * sizeof(L1Way), np.uint8)
+            c.l1_tags = <int64_t*>self._zeros("", s.l1_sets * s.l1_ways, np.int64)
             for j in range(s.l1_sets * s.l1_ways):
-                c.l1[j].tag = -1
+                c.l1_tags[j] = -1
             for k in range(MAXSMT):
                 c.threads[k] = -1
         for i in range(s.nodes):
@@ -201,8 +210,9 @@ cdef class Simulation:
             n.stall_head = n.stall_tail = -1
             n.bank_free = <int64_t*>self._zeros("", s.l2_banks, np.int64)
             n.ways = <Way*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways * sizeof(Way), np.uint8)
+            n.tags = <int64_t*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways, np.int64)
             for j in range(<int64_t>s.l2_sets * s.l2_ways):
-                n.ways[j].tag = -1
+                n.tags[j] = n.ways[j].tag = -1
                 n.ways[j].qhead = n.ways[j].qtail = -1
                 n.ways[j].served = -1
                 n.ways[j].writer = -1
@@ -246,8 +256,9 @@ cdef class Simulation:
             s.txn_hash[i] = -1
         if s.l3_ways:
             s.l3 = <L3Way*>self._zeros("", <int64_t>s.l3_sets * s.l3_ways * sizeof(L3Way), np.uint8)
+            s.l3_tags = <int64_t*>self._zeros("", <int64_t>s.l3_sets * s.l3_ways, np.int64)
             for j in range(<int64_t>s.l3_sets * s.l3_ways):
-                s.l3[j].tag = -1
+                s.l3_tags[j] = s.l3[j].tag = -1
                 s.l3[j].owner = -1
         s.slice_free = <int64_t*>self._zeros("", s.slices, np.int64)
         s.channel_free = <int64_t*>self._zeros("", s.channels, np.int64)
@@ -255,12 +266,11 @@ cdef class Simulation:
         s.heap_cap = 4096
         s.heap = <Event*>malloc(s.heap_cap * sizeof(Event))
         s.word_cap = 1 << 14
-        s.word_key = <uint64_t*>malloc(s.word_cap * sizeof(uint64_t))
-        s.word_val = <uint64_t*>malloc(s.word_cap * sizeof(uint64_t))
-        if s.heap == NULL or s.word_key == NULL or s.word_val == NULL:
+        s.words = <Word*>malloc(s.word_cap * sizeof(Word))
+        if s.heap == NULL or s.words == NULL:
             raise MemoryError
         for j in range(s.word_cap):
-            s.word_key[j] = NOWORD
+            s.words[j].key = NOWORD
 
     def _statistics(self, int line_table):
         cdef Sim* s = &self.s
@@ -268,6 +278,7 @@ cdef class Simulation:
         t, u = s.n_threads, s.n_uops
         s.hot = <int64_t*>self._zeros("hot", (t, u, HOT), np.int64)
         s.per_cycle = 1.0 / s.period
+        s.l1_bin = latency_bin(s, s.l1_hit)
         s.time_fs = <int64_t*>self._zeros("time_fs", (t, u, NCAT), np.int64)
         s.served = <int64_t*>self._zeros("served", (t, u, NLEVEL), np.int64)
         s.scfail = <int64_t*>self._zeros("sc_failures", (t, u), np.int64)
@@ -284,8 +295,7 @@ cdef class Simulation:
 
     def __dealloc__(self):
         free(self.s.heap)
-        free(self.s.word_key)
-        free(self.s.word_val)
+        free(self.s.words)
 
     def write_memory(self, long long address, int size, value):
         """Initial value of a word of 1, 2, 4 or 8 bytes."""

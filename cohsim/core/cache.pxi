@@ -18,65 +18,70 @@ cdef inline void req_free(Sim* s, int32_t r) noexcept nogil:
     s.free_req = r
 
 
-cdef inline L1Way* l1_find(Sim* s, Core* c, int64_t line) noexcept nogil:
-    cdef L1Way* w = &c.l1[(line & (s.l1_sets - 1)) * s.l1_ways]
+cdef inline int32_t l1_index(Sim* s, Core* c, int64_t line) noexcept nogil:
+    cdef int32_t first = <int32_t>(line & (s.l1_sets - 1)) * s.l1_ways
+    cdef int64_t* tags = &c.l1_tags[first]
     cdef int32_t i
     for i in range(s.l1_ways):
-        if w[i].tag == line:
-            c.lru += 1
-            w[i].lru = c.lru
-            return &w[i]
-    return NULL
+        if tags[i] == line:
+            return first + i
+    return -1
+
+
+cdef inline L1Way* l1_find(Sim* s, Core* c, int64_t line) noexcept nogil:
+    cdef int32_t i = l1_index(s, c, line)
+    if i < 0:
+        return NULL
+    c.lru += 1
+    c.l1[i].lru = c.lru
+    return &c.l1[i]
 
 
 cdef inline L1Way* l1_fill(Sim* s, Core* c, int64_t line, uint8_t perm, int32_t l2) noexcept nogil:
     # Install or update. L1 lines are clean (write-through) or their dirtiness is known in the private L2: a victim just goes.
-    cdef L1Way* w = &c.l1[(line & (s.l1_sets - 1)) * s.l1_ways]
-    cdef int32_t i, v = 0
-    for i in range(s.l1_ways):
-        if w[i].tag == line:
-            v = i
-            break
-        if w[i].tag == -1:
-            if w[v].tag != -1:
+    cdef int32_t first, i, v = l1_index(s, c, line)
+    if v < 0:
+        first = <int32_t>(line & (s.l1_sets - 1)) * s.l1_ways
+        v = first
+        for i in range(first, first + s.l1_ways):
+            if c.l1_tags[i] == -1:
                 v = i
-        elif w[v].tag != -1 and w[i].lru < w[v].lru:
-            v = i
-    w[v].tag = line
-    w[v].perm = perm
-    w[v].l2 = l2
+                break
+            if c.l1[i].lru < c.l1[v].lru:
+                v = i
+        c.l1_tags[v] = line
+    c.l1[v].perm = perm
+    c.l1[v].l2 = l2
     c.lru += 1
-    w[v].lru = c.lru
-    return &w[v]
+    c.l1[v].lru = c.lru
+    return &c.l1[v]
 
 
 cdef inline void l1_drop(Sim* s, Core* c, int64_t line) noexcept nogil:
-    cdef L1Way* w = &c.l1[(line & (s.l1_sets - 1)) * s.l1_ways]
-    cdef int32_t i
-    for i in range(s.l1_ways):
-        if w[i].tag == line:
-            w[i].tag = -1
-            w[i].lru = 0
-            return
+    cdef int32_t i = l1_index(s, c, line)
+    if i >= 0:
+        c.l1_tags[i] = -1
 
 
 cdef inline void l1_perm(Sim* s, Core* c, int64_t line, uint8_t perm) noexcept nogil:
-    cdef L1Way* w = &c.l1[(line & (s.l1_sets - 1)) * s.l1_ways]
-    cdef int32_t i
-    for i in range(s.l1_ways):
-        if w[i].tag == line:
-            w[i].perm = perm
-            return
+    cdef int32_t i = l1_index(s, c, line)
+    if i >= 0:
+        c.l1[i].perm = perm
 
 
 cdef inline int32_t l2_find(Sim* s, Node* n, int64_t line) noexcept nogil:
     cdef int32_t first = <int32_t>(line & (s.l2_sets - 1)) * s.l2_ways
-    cdef Way* w = &n.ways[first]
+    cdef int64_t* tags = &n.tags[first]
     cdef int32_t i
     for i in range(s.l2_ways):
-        if w[i].tag == line:
+        if tags[i] == line:
             return first + i
     return -1
+
+
+cdef inline void set_tag(Node* n, Way* w, int64_t line) noexcept nogil:
+    w.tag = line
+    n.tags[w - n.ways] = line
 
 
 cdef inline int32_t wb_find(Sim* s, Node* n, int64_t line) noexcept nogil:
@@ -90,14 +95,19 @@ cdef inline int32_t wb_find(Sim* s, Node* n, int64_t line) noexcept nogil:
 
 
 cdef inline L3Way* l3_find(Sim* s, int64_t line) noexcept nogil:
-    cdef L3Way* w
+    cdef int64_t first
     cdef int32_t i
     if s.l3_ways == 0:
         return NULL
-    w = &s.l3[(line % s.l3_sets) * s.l3_ways]
+    first = (line % s.l3_sets) * s.l3_ways
     for i in range(s.l3_ways):
-        if w[i].tag == line:
+        if s.l3_tags[first + i] == line:
             s.l3_lru += 1
-            w[i].lru = s.l3_lru
-            return &w[i]
+            s.l3[first + i].lru = s.l3_lru
+            return &s.l3[first + i]
     return NULL
+
+
+cdef inline void l3_tag(Sim* s, L3Way* w, int64_t line) noexcept nogil:
+    w.tag = line
+    s.l3_tags[w - s.l3] = line

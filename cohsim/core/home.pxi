@@ -83,7 +83,7 @@ cdef void l3_install(Sim* s, int64_t line, uint8_t dirty, int64_t t) noexcept no
                 w = &set_[i]
         if w.tag != -1 and w.dirty:
             memory_access(s, w.tag, t, True)
-        w.tag = line
+        l3_tag(s, w, line)
         w.dirty = 0
         w.bits = 0
         w.owner = -1
@@ -202,7 +202,7 @@ cdef int32_t l3_place(Sim* s, int32_t x, uint32_t ops, int64_t start) noexcept n
 
 
 cdef inline void l3_take(Sim* s, int32_t x, L3Way* w) noexcept nogil:
-    w.tag = s.txns[x].line
+    l3_tag(s, w, s.txns[x].line)
     w.bits = 0
     w.owner = -1
     w.dirty = 0

@@ -125,7 +125,7 @@ cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
         s.evictions += 1
     kill_reservations(s, n, w.tag, -1)
     drop_l1s(s, n, w, w.l1mask, t)
-    w.tag = -1
+    set_tag(n, w, -1)
     w.state = S_I
     return v
 
@@ -309,7 +309,7 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
             release_snoops(s, n, wi, t)
             return
     if w.qhead < 0 and w.state == S_I:
-        w.tag = -1
+        set_tag(n, w, -1)
 
 
 cdef inline void retry_later(Sim* s, Node* n, int64_t t) noexcept nogil:
@@ -360,7 +360,7 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
             retry_later(s, n, t)
             return
         w = &n.ways[wi]
-        w.tag = line
+        set_tag(n, w, line)
         w.state = S_I
         w.busy_until = 0
         w.l1mask = 0
@@ -378,7 +378,7 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
         queue_front(s, &w.qhead, &w.qtail, r, t)
         s.reqs[r].queued = -1
     elif w.state == S_I:
-        w.tag = -1                     # a store-conditional failed without asking for the line
+        set_tag(n, w, -1)                     # a store-conditional failed without asking for the line
 
 
 cdef void snoop_answer(Sim* s, Node* n, int64_t line, uint32_t ops, int64_t leave) noexcept nogil:
@@ -434,7 +434,7 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
             l1_perm(s, &s.cores[n.id], line, 1)
         w.state = s.node_next[idx]
         if w.state == S_I and w.qhead < 0:
-            w.tag = -1
+            set_tag(n, w, -1)
     snoop_answer(s, n, line, ops, leave)
     if s.check:
         check_line(s, line)

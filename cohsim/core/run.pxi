@@ -41,34 +41,42 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
     # under way are known (dl_min). One that is not sent yet comes at least `margin` after the earliest event of the queue, or twice that after
     # another core's next own action, which can reach this one only through a node or a home.
     cdef int32_t who = 0, ignored = 0
-    cdef int64_t t, horizon, others, then = 0
+    cdef int64_t t, horizon = s.now, others, then = 0
     cdef Thread* th
+    cdef Uop* u
     s.activations += 1
     s.run_time[c.id] = FOREVER
     others = next_run(s, &ignored)
     others = others + 2 * s.margin if others != FOREVER else FOREVER
     if s.until < others:
         others = s.until
+    s.touched = 1
     while not s.fault and not s.refill:
         t = core_next(s, c, &who, &then)
         if t == FOREVER:
             return
-        horizon = s.now
-        if s.lookahead:
-            horizon = others if others < c.dl_min else c.dl_min
-            if s.n_heap and s.heap[0].time + s.margin < horizon:
-                horizon = s.heap[0].time + s.margin
+        if s.touched:
+            s.touched = 0
+            if s.lookahead:
+                horizon = others if others < c.dl_min else c.dl_min
+                if s.n_heap and s.heap[0].time + s.margin < horizon:
+                    horizon = s.heap[0].time + s.margin
         if t > s.now and t >= horizon:
             schedule_run(s, c.id, t)
             return
         th = &s.threads[c.threads[who >> 1]]
         c.last = who >> 1
         c.bound = horizon if horizon < then else then
-        s.touched = 0
         if who & 1:
             sb_act(s, th, t)
             continue
         while True:
+            if not th.stream:
+                u = &s.uops[th.pc]
+                if (u.pad0 == SIMPLE_LOAD and fast_load(s, c, th, u)) or (u.pad0 == SIMPLE_WORK and fast_work(s, c, th, u)):
+                    if th.t >= c.bound:
+                        break
+                    continue
             if th.stream == 2:
                 sc_outcome(s, th)
             elif step(s, c, th):

@@ -73,8 +73,13 @@ cdef inline void line_stall(Sim* s, int64_t line, int64_t t0, int64_t t1) noexce
         s.lstat[i * NLSTAT + LS_STALL] += t1 - t0
 
 
+cdef inline int32_t latency_bin(Sim* s, int64_t took) noexcept nogil:
+    # floor(log2(core cycles)); half a femtosecond up, so that whole cycles stay whole through the multiplication.
+    cdef uint64_t cycles = <uint64_t>((<double>took + 0.5) * s.per_cycle)
+    return 63 - clzll(cycles) if cycles else 0
+
+
 cdef inline void count_served(Sim* s, Thread* th, int32_t uop, int32_t level, int64_t t, int64_t took) noexcept nogil:
-    cdef uint64_t cycles
     s.memops += 1
     if not measuring(s, t):
         return
@@ -82,9 +87,7 @@ cdef inline void count_served(Sim* s, Thread* th, int32_t uop, int32_t level, in
         s.hot[(<int64_t>th.id * s.n_uops + uop) * HOT + HOT_LEVEL[level]] += 1
     else:
         s.served[(<int64_t>th.id * s.n_uops + uop) * NLEVEL + level] += 1
-    # Half a femtosecond up: whole cycles stay whole through the multiplication.
-    cycles = <uint64_t>((<double>took + 0.5) * s.per_cycle)
-    s.hist[level * HISTBINS + (63 - clzll(cycles) if cycles else 0)] += 1
+    s.hist[level * HISTBINS + latency_bin(s, took)] += 1
 
 
 cdef inline int32_t level_category(int32_t level) noexcept nogil:

@@ -18,11 +18,22 @@ cdef inline void sb_update(Sim* s, Thread* th) noexcept nogil:
     th.sb_time = e.ready if e.ready > th.sb_next_free else th.sb_next_free
 
 
+cdef inline uint64_t word_bits(int64_t addr, uint8_t size) noexcept nogil:
+    # Filter bits of the words that the bytes lie in.
+    if size > 8:
+        return NOWORD
+    return (<uint64_t>1 << ((addr >> 3) & 63)) | (<uint64_t>1 << (((addr + size - 1) >> 3) & 63))
+
+
+cdef inline uint64_t line_bit(int64_t line) noexcept nogil:
+    return <uint64_t>1 << ((line ^ (line >> 6)) & 63)
+
+
 cdef inline int32_t sb_overlap(Thread* th, int64_t addr, uint8_t size) noexcept nogil:
     # Newest entry that is not performed and touches the bytes: ring index, or -1.
     cdef int32_t i = th.sb_tail - 1
     cdef Store* e
-    if th.sb_count == 0:
+    if th.sb_count == 0 or not th.sb_words & word_bits(addr, size):
         return -1
     while i - th.sb_head >= 0:
         e = &th.sb[i & (MAXSB - 1)]
@@ -37,7 +48,7 @@ cdef inline bint store_in_flight(Thread* th, int64_t line) noexcept nogil:
     cdef int32_t i
     if th.sc_line == line:
         return True
-    if th.sb_count == 0:
+    if th.sb_count == 0 or not th.sb_lines & line_bit(line):
         return False
     for i in range(th.sb_head, th.sb_tail):
         if th.sb[i & (MAXSB - 1)].state == 1 and th.sb[i & (MAXSB - 1)].line == line:
@@ -49,6 +60,8 @@ cdef inline void sb_release(Sim* s, Thread* th, int64_t line, int64_t t) noexcep
     # Entries became free: forget performed ones at the head and wake who waits for room or for the drain.
     while th.sb_head != th.sb_tail and th.sb[th.sb_head & (MAXSB - 1)].state == 2:
         th.sb_head += 1
+    if th.sb_head == th.sb_tail:
+        th.sb_words = th.sb_lines = 0
     if th.state == T_BLOCKED and (th.block_kind == BK_SBFULL or (th.block_kind == BK_DRAIN and th.sb_count == 0)):
         line_stall(s, line, th.block_since, t)
         wake(s, th, th.block_cat, t)

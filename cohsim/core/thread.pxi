@@ -462,6 +462,8 @@ cdef int32_t do_store(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t addr) noe
     th.sb_tail += 1
     th.sb_count += 1
     e.line = addr >> s.line_shift
+    th.sb_words |= word_bits(addr, u.size)
+    th.sb_lines |= line_bit(e.line)
     e.addr = addr
     e.size = u.size
     e.value = operand(th, u)
@@ -686,6 +688,7 @@ cdef int32_t step(Sim* s, Core* c, Thread* th) noexcept nogil:
     cdef int32_t done = 1
     if th.stream:
         return step_record(s, c, th)
+    prefetch(&s.hot[(<int64_t>th.id * s.n_uops + uop + 2) * HOT])
     if u.op == OP_WORK:
         if do_work(s, th, u, uop, u.imm):
             th.pc += 1

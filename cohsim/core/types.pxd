@@ -159,6 +159,10 @@ ctypedef packed struct Record:
     int32_t gap
     int32_t back
 
+cdef struct Word:
+    uint64_t key           # address / 8, NOWORD if free
+    uint64_t value
+
 cdef struct Event:
     int64_t time
     uint64_t key       # ties: messages before core steps, then by source and its own serial; never by order of insertion
@@ -235,6 +239,8 @@ cdef struct Thread:
     int64_t queue_len
     int64_t period         # mean time between arrivals
     uint64_t rng
+    uint64_t sb_words      # one bit per hashed word (line) in the store buffer: none set, none there
+    uint64_t sb_lines
     int64_t reg[NREG]
     int64_t ready[NREG]    # when the register's value is there
     int64_t ctx[NCTX]
@@ -270,7 +276,7 @@ cdef struct Thread:
     Store sb[MAXSB]
 
 cdef struct L1Way:
-    int64_t tag
+    # Tags lie in Core.l1_tags, so that a look-up reads one host cache line.
     uint32_t lru
     uint8_t perm           # 1 read, 2 read and write
     uint8_t pad0
@@ -292,6 +298,7 @@ cdef struct Core:
     int32_t n_mshr
     uint32_t lru
     int64_t* dl
+    int64_t* l1_tags
     int64_t* mshr          # lines with an outstanding fill
     L1Way* l1
 
@@ -325,6 +332,7 @@ cdef struct Node:
     int64_t link_free
     int64_t home_last      # messages to the homes stay in order
     int64_t* bank_free
+    int64_t* tags          # copies of Way.tag, kept by set_tag: a look-up reads nothing else
     Way* ways
     WriteBack wb[MAXWB]
 
@@ -355,7 +363,7 @@ cdef struct HomeMsg:
     int32_t next
 
 cdef struct L3Way:
-    int64_t tag
+    int64_t tag            # copied in Sim.l3_tags
     uint64_t bits          # core-valid bits
     uint32_t lru
     int16_t owner          # the node that may modify its copy without asking, -1
@@ -406,13 +414,13 @@ cdef struct Sim:
     int32_t n_msgs, free_msg
     int32_t* txn_hash
     L3Way* l3
+    int64_t* l3_tags
     uint32_t l3_lru
     int64_t* slice_free
     int64_t* channel_free
     # directory of a home without a cache (no inclusion): unbounded by the machine, so a hash
     # memory image
-    uint64_t* word_key
-    uint64_t* word_val
+    Word* words
     int64_t word_cap, word_used
     # control
     int64_t from_, until
@@ -426,6 +434,7 @@ cdef struct Sim:
     int64_t* time_fs       # [T, U, C], the other categories
     int64_t* served        # [T, U, L], the other levels
     double per_cycle       # 1 / period
+    int32_t l1_bin         # histogram bin of an L1 hit
     int64_t* scfail        # [T, U]
     int64_t* iterations
     int64_t* received

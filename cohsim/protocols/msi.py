@@ -7,7 +7,7 @@ from cohsim.protocols.language import Controller
 
 def node() -> Controller:
     """Table of a node."""
-    c = Controller("node", dict(I="N", S="R", M="RW", IS="N", IM="N", SM="R", MI="N", II="N"),
+    c = Controller("node", {"I": "N", "S": "R", "M": "RW", "IS": "N", "IM": "N", "SM": "R", "MI": "N", "II": "N"},
                    v.NODE_EVENTS, v.NODE_ACTIONS)
     return c.add("""
     # stable ---------------------------------------------------------------------
@@ -44,7 +44,7 @@ def node() -> Controller:
 
 def home() -> Controller:
     """Table of a home."""
-    c = Controller("home", dict(Free="-", Busy="-", Wait="-"), v.HOME_EVENTS, v.HOME_ACTIONS)
+    c = Controller("home", {"Free": "-", "Busy": "-", "Wait": "-"}, v.HOME_EVENTS, v.HOME_ACTIONS)
     return c.add("""
     Free  GetS               snoop_read                       -> Busy
     Free  GetM,Upg,Recall    snoop_write                      -> Busy

@@ -29,6 +29,7 @@ HOME_EVENTS = ("GetS", "GetM", "Upg", "PutM", "PutMStale", "Recall", "RspNone", 
 exclusive copy, a writable copy, the right to write its copy; R: the recalled line is gone from all nodes."""
 
 HOME_ACTIONS = ("snoop_read", "snoop_write", "note", "note_sharer", "note_data", "note_owner", "write", "put_ack",
-                "send_DataS", "send_DataE", "send_DataF", "send_DataM", "send_Grant", "add_req", "only_req", "no_holder", "del_req", "own_req", "finish")
-"""snoop_*: ask the other holders; note*: collect an answer; write: put data into the home's cache or memory; add_req / only_req / del_req / no_holder:
-core-valid bits; own_req: the requester may modify its copy without asking; finish: take the next waiting request."""
+                "send_DataS", "send_DataE", "send_DataF", "send_DataM", "send_Grant", "add_req", "only_req", "no_holder", "del_req",
+                "own_req", "finish")
+"""snoop_*: ask the other holders; note*: collect an answer; write: put data into the home's cache or memory; add_req / only_req / del_req /
+no_holder: core-valid bits; own_req: the requester may modify its copy without asking; finish: take the next waiting request."""

@@ -12,8 +12,8 @@ CATEGORIES = ("issue", "l1", "l2", "cluster", "home", "remote_clean", "remote_di
 issue: dispatching instructions (including SMT sharing and mispredicts); l1: waiting for an L1 hit another operation depends on;
 l2: private L2 or the cluster's L2, including waiting for the line there; cluster: the same when another core of the cluster wrote last;
 home: L3 or memory-side cache; remote_clean / remote_dirty: another node supplied the line; upgrade: waiting for other
-copies to go; memory: DRAM; store_buffer: it was full; atomic: the fixed cost of a locked operation or LL/SC; retry: everything from a lost reservation to
-the next successful store-conditional; fence; spin: inside wait loops; idle: no packet to work on."""
+copies to go; memory: DRAM; store_buffer: it was full; atomic: the fixed cost of a locked operation or LL/SC; retry: everything from a
+lost reservation to the next successful store-conditional; fence; spin: inside wait loops; idle: no packet to work on."""
 
 SERVED = ("forward", "l1", "l2", "cluster", "home", "remote_clean", "remote_dirty", "upgrade", "memory")
 """Who served a memory operation. Axis L of ``RunData.served``."""
