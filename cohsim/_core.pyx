@@ -190,6 +190,8 @@ cdef class Simulation:
         s.nodes_ = <Node*>self._zeros("", s.nodes * sizeof(Node), np.uint8)
         s.threads = <Thread*>self._zeros("", s.n_threads * sizeof(Thread), np.uint8)
         s.run_time = <int64_t*>self._zeros("", s.n_cores, np.int64)
+        s.next_time = FOREVER
+        s.next_core = -1
         s.margin = s.hop if s.l2_private else s.l2_hop
         for i in range(s.n_cores):
             c = &s.cores[i]

@@ -114,14 +114,17 @@ cdef inline void schedule_run(Sim* s, int32_t core, int64_t time) noexcept nogil
     # Cores' own next actions are not messages: one time per core, the earliest wish counts.
     if time < s.run_time[core]:
         s.run_time[core] = time
+        if time < s.next_time or (time == s.next_time and core < s.next_core):
+            s.next_time = time
+            s.next_core = core
 
 
-cdef inline int64_t next_run(Sim* s, int32_t* core) noexcept nogil:
-    # The core that acts first on its own; ties: the lowest.
-    cdef int64_t best = FOREVER
+cdef inline void find_next_run(Sim* s) noexcept nogil:
+    # The core that acts first on its own; ties: the lowest. Needed anew only when the first one has been taken.
     cdef int32_t i
+    s.next_time = FOREVER
+    s.next_core = -1
     for i in range(s.n_cores):
-        if s.run_time[i] < best:
-            best = s.run_time[i]
-            core[0] = i
-    return best
+        if s.run_time[i] < s.next_time:
+            s.next_time = s.run_time[i]
+            s.next_core = i

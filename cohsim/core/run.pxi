@@ -40,14 +40,14 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
     # Act at the current time, then run ahead: a core may go on as long as no message can reach it before its own action. Messages
     # under way are known (dl_min). One that is not sent yet comes at least `margin` after the earliest event of the queue, or twice that after
     # another core's next own action, which can reach this one only through a node or a home.
-    cdef int32_t who = 0, ignored = 0
+    cdef int32_t who = 0
     cdef int64_t t, horizon = s.now, others, then = 0
     cdef Thread* th
     cdef Uop* u
     s.activations += 1
     s.run_time[c.id] = FOREVER
-    others = next_run(s, &ignored)
-    others = others + 2 * s.margin if others != FOREVER else FOREVER
+    find_next_run(s)
+    others = s.next_time + 2 * s.margin if s.next_time != FOREVER else FOREVER
     if s.until < others:
         others = s.until
     s.touched = 1
@@ -72,6 +72,7 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
             continue
         while True:
             if not th.stream:
+                prefetch(&s.hot[(<int64_t>th.id * s.n_uops + th.pc + 3) * HOT])
                 u = &s.uops[th.pc]
                 if (u.pad0 == SIMPLE_LOAD and fast_load(s, c, th, u)) or (u.pad0 == SIMPLE_WORK and fast_work(s, c, th, u)):
                     if th.t >= c.bound:
@@ -141,26 +142,23 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
 cdef int32_t run_events(Sim* s, int64_t budget) noexcept nogil:
     # 0: budget used; 1: time is up; 2: nothing left to do; 3: fault; 4: a recorded stream needs its next chunk.
     cdef Event e
-    cdef int64_t run
-    cdef int32_t core = 0
     while budget > 0:
         if s.fault:
             return 3
         if s.refill:
             return 4
-        run = next_run(s, &core)
         budget -= 1
-        if s.n_heap and s.heap[0].time <= run:
+        if s.n_heap and s.heap[0].time <= s.next_time:
             if s.heap[0].time >= s.until:
                 return 1
             heap_pop(s, &e)
             s.now = e.time
             dispatch(s, &e)
-        elif run == FOREVER:
+        elif s.next_time == FOREVER:
             return 2
-        elif run >= s.until:
+        elif s.next_time >= s.until:
             return 1
         else:
-            s.now = run
-            core_run(s, &s.cores[core])
+            s.now = s.next_time
+            core_run(s, &s.cores[s.next_core])
     return 0

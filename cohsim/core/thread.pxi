@@ -688,7 +688,6 @@ cdef int32_t step(Sim* s, Core* c, Thread* th) noexcept nogil:
     cdef int32_t done = 1
     if th.stream:
         return step_record(s, c, th)
-    prefetch(&s.hot[(<int64_t>th.id * s.n_uops + uop + 2) * HOT])
     if u.op == OP_WORK:
         if do_work(s, th, u, uop, u.imm):
             th.pc += 1
