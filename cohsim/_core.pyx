@@ -149,7 +149,11 @@ cdef class Simulation:
             raise ValueError("private L2 goes with write-back L1 and in-order stores, a cluster L2 with write-through L1 and out-of-order stores")
         s.inclusive = m.l3_inclusive
         s.window, s.window_smt, s.sbq, s.sbq_smt, s.mshrs = m.window, m.window_smt, m.store_queue, m.store_queue_smt, m.mshrs
-        s.l2_banks, s.slices, s.channels = m.l2_banks, m.home_slices, m.memory_channels
+        s.l2_banks, s.slices, s.channels, s.l2_mshrs = m.l2_banks, m.home_slices, m.memory_channels, m.l2_mshrs
+        if s.l2_mshrs < 1 or s.mshrs < 1:
+            raise ValueError("a cache without MSHRs cannot miss")
+        # The ring also holds performed entries behind an older one that waits: far longer than the queue, so that it is no limit.
+        s.sb_mask = MAXSB - 1
         s.line_bytes = m.line_bytes
         s.line_shift = m.line_bytes.bit_length() - 1
         s.l1_sets, s.l1_ways, s.l2_sets, s.l2_ways, s.l3_sets, s.l3_ways = m.l1_sets, m.l1_ways, m.l2_sets, m.l2_ways, m.l3_sets, m.l3_ways

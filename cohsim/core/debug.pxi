@@ -61,8 +61,8 @@ cdef str describe(Sim* s, node_states, node_events, home_states, home_events):
         for k in range(th.n_out):
             lines.add(th.out[k].line)
         for k in range(th.sb_head, th.sb_tail):
-            if th.sb[k & (MAXSB - 1)].state != 2:
-                lines.add(th.sb[k & (MAXSB - 1)].line)
+            if th.sb[k & s.sb_mask].state != 2:
+                lines.add(th.sb[k & s.sb_mask].line)
     for line in sorted(lines)[:20]:
         out += describe_line(s, line, node_states, home_states)
     return "\n".join(out)

@@ -6,9 +6,10 @@ cdef inline uint64_t size_mask(uint8_t size) noexcept nogil:
 
 
 cdef inline Word* word_find(Sim* s, uint64_t key) noexcept nogil:
-    cdef int64_t i = <int64_t>((key * <uint64_t>0x9E3779B97F4A7C15) >> 20) & (s.word_cap - 1)
+    # The eight words of a 64-byte line lie side by side, as programs touch them.
+    cdef int64_t i = <int64_t>(((((key >> 3) * <uint64_t>0x9E3779B97F4A7C15) >> 20) << 3) | (key & 7)) & (s.word_cap - 1)
     while s.words[i].key != key and s.words[i].key != NOWORD:
-        i = (i + 1) & (s.word_cap - 1)
+        i = (i + 8) & (s.word_cap - 1)
     return &s.words[i]
 
 

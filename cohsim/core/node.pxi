@@ -259,6 +259,7 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
         return 1
     start += s.l2_hit if s.l2_private else s.l2_service
     w.served = -1
+    n.outstanding += 1
     to_home(s, n, q.line, H_GETS if ops & A_GETS else (H_GETM if ops & A_GETM else H_UPG), 0, start)
     return 0
 
@@ -312,6 +313,14 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
         set_tag(n, w, -1)
 
 
+cdef inline bint must_ask(Sim* s, Req* q, uint8_t state) noexcept nogil:
+    # Would the operation, met by the line in this state, go to the home?
+    cdef int32_t idx = state * N_EVENTS + (N_LOAD if q.kind == OP_LOAD or q.kind == OP_LL else N_STORE)
+    if q.kind == OP_SC and s.threads[q.thread].reservation != q.line:
+        return False
+    return s.node_next[idx] != 255 and (s.node_ops[idx] & (A_GETS | A_GETM | A_UPG)) != 0
+
+
 cdef inline void retry_later(Sim* s, Node* n, int64_t t) noexcept nogil:
     # Every way of a set is busy: look again after a trip to the home, which is what frees most of them.
     if not n.retry:
@@ -348,6 +357,9 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
         s.l2_requests += 1             # not again when it has waited for a place
     if n.stall_head >= 0 and stalled_line(s, n, line):
         queue_tail(s, &n.stall_head, &n.stall_tail, r, t)      # operations on one line keep their order
+        return
+    if n.outstanding >= s.l2_mshrs and must_ask(s, &s.reqs[r], S_I if wi < 0 else n.ways[wi].state):
+        queue_tail(s, &n.stall_head, &n.stall_tail, r, t)      # until one of the node's requests has its answer
         return
     if wi < 0:
         k = wb_find(s, n, line)
@@ -498,6 +510,7 @@ cdef void node_reply(Sim* s, Node* n, int64_t line, int32_t ev, int32_t level, i
         s.node_fired[idx] += 1
         w.state = s.node_next[idx]
         w.served = level
+        n.outstanding -= 1
         w.busy_until = t
         if s.check:
             check_line(s, line)

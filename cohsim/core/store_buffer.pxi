@@ -12,7 +12,7 @@ cdef inline void sb_update(Sim* s, Thread* th) noexcept nogil:
     th.sb_time = FOREVER
     if not s.in_order or th.sb_count == 0 or th.sb_waiting:
         return
-    e = &th.sb[th.sb_head & (MAXSB - 1)]
+    e = &th.sb[th.sb_head & s.sb_mask]
     if th.n_out > 0 and th.out[0].seq < e.seq:
         return
     th.sb_time = e.ready if e.ready > th.sb_next_free else th.sb_next_free
@@ -29,21 +29,21 @@ cdef inline uint64_t line_bit(int64_t line) noexcept nogil:
     return <uint64_t>1 << ((line ^ (line >> 6)) & 63)
 
 
-cdef inline int32_t sb_overlap(Thread* th, int64_t addr, uint8_t size) noexcept nogil:
+cdef inline int32_t sb_overlap(Sim* s, Thread* th, int64_t addr, uint8_t size) noexcept nogil:
     # Newest entry that is not performed and touches the bytes: ring index, or -1.
     cdef int32_t i = th.sb_tail - 1
     cdef Store* e
     if th.sb_count == 0 or not th.sb_words & word_bits(addr, size):
         return -1
     while i - th.sb_head >= 0:
-        e = &th.sb[i & (MAXSB - 1)]
+        e = &th.sb[i & s.sb_mask]
         if e.state != 2 and e.addr < addr + size and addr < e.addr + e.size:
             return i
         i -= 1
     return -1
 
 
-cdef inline bint store_in_flight(Thread* th, int64_t line) noexcept nogil:
+cdef inline bint store_in_flight(Sim* s, Thread* th, int64_t line) noexcept nogil:
     # A store or SC of this thread to the line is on its way to the cluster's L2.
     cdef int32_t i
     if th.sc_line == line:
@@ -51,14 +51,14 @@ cdef inline bint store_in_flight(Thread* th, int64_t line) noexcept nogil:
     if th.sb_count == 0 or not th.sb_lines & line_bit(line):
         return False
     for i in range(th.sb_head, th.sb_tail):
-        if th.sb[i & (MAXSB - 1)].state == 1 and th.sb[i & (MAXSB - 1)].line == line:
+        if th.sb[i & s.sb_mask].state == 1 and th.sb[i & s.sb_mask].line == line:
             return True
     return False
 
 
 cdef inline void sb_release(Sim* s, Thread* th, int64_t line, int64_t t) noexcept nogil:
     # Entries became free: forget performed ones at the head and wake who waits for room or for the drain.
-    while th.sb_head != th.sb_tail and th.sb[th.sb_head & (MAXSB - 1)].state == 2:
+    while th.sb_head != th.sb_tail and th.sb[th.sb_head & s.sb_mask].state == 2:
         th.sb_head += 1
     if th.sb_head == th.sb_tail:
         th.sb_words = th.sb_lines = 0
@@ -70,7 +70,7 @@ cdef inline void sb_release(Sim* s, Thread* th, int64_t line, int64_t t) noexcep
 
 cdef void sb_act(Sim* s, Thread* th, int64_t t) noexcept nogil:
     # In-order drain: the head's turn at local time t.
-    cdef Store* e = &th.sb[th.sb_head & (MAXSB - 1)]
+    cdef Store* e = &th.sb[th.sb_head & s.sb_mask]
     cdef Core* c = &s.cores[th.core]
     cdef Node* n = &s.nodes_[th.node]
     cdef L1Way* l1 = l1_find(s, c, e.line)
@@ -102,7 +102,7 @@ cdef void sb_act(Sim* s, Thread* th, int64_t t) noexcept nogil:
     r = req_new(s)
     fill_request(s, th, r, OP_STORE, e.line, e.addr, e.size, e.uop, t)
     s.reqs[r].value = e.value
-    s.reqs[r].index = th.sb_head & (MAXSB - 1)
+    s.reqs[r].index = th.sb_head & s.sb_mask
     e.state = 1
     th.sb_waiting = 1
     th.sb_time = FOREVER
@@ -117,7 +117,7 @@ cdef void sb_pump(Sim* s, Thread* th, int64_t t) noexcept nogil:
     cdef int32_t i, j, r, older = 0
     cdef int64_t leave
     for i in range(th.sb_head, th.sb_tail):
-        e = &th.sb[i & (MAXSB - 1)]
+        e = &th.sb[i & s.sb_mask]
         if e.state == 0:
             if th.n_out > 0 and th.out[0].seq < e.seq:
                 return
@@ -132,12 +132,12 @@ cdef void sb_pump(Sim* s, Thread* th, int64_t t) noexcept nogil:
             r = req_new(s)
             fill_request(s, th, r, OP_STORE, e.line, e.addr, e.size, e.uop, t)
             s.reqs[r].value = e.value
-            s.reqs[r].index = i & (MAXSB - 1)
+            s.reqs[r].index = i & s.sb_mask
             e.state = 1
             e.group = i
             if s.gathering:
                 for j in range(i + 1, th.sb_tail):
-                    f = &th.sb[j & (MAXSB - 1)]
+                    f = &th.sb[j & s.sb_mask]
                     if f.barrier or f.state != 0 or f.line != e.line or f.ready > leave or (th.n_out > 0 and th.out[0].seq < f.seq):
                         break
                     f.state = 1
@@ -156,7 +156,7 @@ cdef inline void perform_gathered(Sim* s, Req* q) noexcept nogil:
     cdef Store* e
     cdef int32_t lead = th.sb[q.index].group
     for i in range(lead + 1, th.sb_tail):
-        e = &th.sb[i & (MAXSB - 1)]
+        e = &th.sb[i & s.sb_mask]
         if e.state != 1 or e.group != lead:
             return
         image_write(s, e.addr, e.size, <uint64_t>e.value)
@@ -175,7 +175,7 @@ cdef void store_done(Sim* s, Thread* th, int32_t r, int64_t t) noexcept nogil:
         th.sb_next_free = t + s.period
     else:
         for i in range(lead + 1, th.sb_tail):
-            e = &th.sb[i & (MAXSB - 1)]
+            e = &th.sb[i & s.sb_mask]
             if e.state != 1 or e.group != lead:
                 break
             e.state = 2

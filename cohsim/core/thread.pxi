@@ -148,7 +148,7 @@ cdef uint64_t bound_value(Sim* s, Thread* th, Out* o) noexcept nogil:
     cdef int64_t a
     cdef Store* e
     for i in range(th.sb_head, th.sb_tail):
-        e = &th.sb[i & (MAXSB - 1)]
+        e = &th.sb[i & s.sb_mask]
         if e.state == 2 or e.seq > o.seq:
             continue
         for k in range(o.size):
@@ -354,9 +354,9 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     if th.n_out == MAXOUT:
         block_on(th, 0)
         return 0
-    i = sb_overlap(th, addr, u.size)
+    i = sb_overlap(s, th, addr, u.size)
     if i >= 0:
-        e = &th.sb[i & (MAXSB - 1)]
+        e = &th.sb[i & s.sb_mask]
         if e.addr <= addr and addr + u.size <= e.addr + e.size:
             if s.in_order and u.dst >= 0 and older_valued(th, th.n_out):
                 load_early(th, u, uop, line, addr, L_FORWARD)
@@ -374,7 +374,7 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
         return 0
     if s.write_through:
         for k in range(c.n_threads):
-            if c.threads[k] != th.id and store_in_flight(&s.threads[c.threads[k]], line):
+            if c.threads[k] != th.id and store_in_flight(s, &s.threads[c.threads[k]], line):
                 bypass = 1                       # a sibling's store to the line is on its way: only the L2 knows the order
         if th.sc_line == line:                   # its own store-conditional comes first; an older fill of a sibling would miss it
             for i in range(th.n_out):
@@ -454,10 +454,10 @@ cdef inline void load_miss(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t line
 
 cdef int32_t do_store(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t addr) noexcept nogil:
     cdef Store* e
-    if th.sb_count >= sb_capacity(s, th) or th.sb_tail - th.sb_head >= MAXSB:
+    if th.sb_count >= sb_capacity(s, th) or th.sb_tail - th.sb_head > s.sb_mask:
         block(th, BK_SBFULL, uop, C_SB)
         return 0
-    e = &th.sb[th.sb_tail & (MAXSB - 1)]
+    e = &th.sb[th.sb_tail & s.sb_mask]
     e.group = th.sb_tail
     th.sb_tail += 1
     th.sb_count += 1
@@ -547,10 +547,10 @@ cdef int32_t do_llsc(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
             return 0
         if u.b >= 0 and hold_until(s, th, uop, C_ATOMIC, th.ready[u.b]):
             return 0
-    elif sb_overlap(th, addr, u.size) >= 0:
+    elif sb_overlap(s, th, addr, u.size) >= 0:
         block(th, BK_DRAIN, uop, C_SB)           # an own older store to the word: the LL reads the L2
         return 0
-    if u.op == OP_SC and th.sb_count > 0 and (th.sb_barrier or sb_overlap(th, addr, u.size) >= 0):
+    if u.op == OP_SC and th.sb_count > 0 and (th.sb_barrier or sb_overlap(s, th, addr, u.size) >= 0):
         block(th, BK_DRAIN, uop, C_FENCE)        # lwsync orders older stores before the SC
         return 0
     r = req_new(s)

@@ -313,6 +313,7 @@ cdef struct Way:
     uint8_t l1mask
     int8_t writer          # core (in the node) that wrote last since the fill, -1 none
     uint8_t wake           # an EV_NODE_LINE is under way
+    uint8_t pad[16]        # one host cache line
 
 cdef struct WriteBack:
     int64_t line
@@ -325,6 +326,7 @@ cdef struct Node:
     int32_t id
     int32_t stall_head
     int32_t stall_tail
+    int32_t outstanding    # requests at the homes
     int32_t retry          # an EV_NODE_RETRY is under way
     int32_t n_wb
     uint32_t lru
@@ -374,7 +376,7 @@ cdef struct Sim:
     # machine
     int32_t nodes, cores_per_node, threads_per_core, n_cores, n_threads
     int32_t l2_private, broadcast, write_through, in_order, gathering, smt_shared, snoop_first, inclusive
-    int32_t window, window_smt, sbq, sbq_smt, mshrs, l2_banks, slices, channels, line_shift, line_bytes
+    int32_t window, window_smt, sbq, sbq_smt, sb_mask, mshrs, l2_mshrs, l2_banks, slices, channels, line_shift, line_bytes
     int32_t l1_sets, l1_ways, l2_sets, l2_ways, l3_sets, l3_ways
     int64_t period, issue, port, forward, mispredict, locked, pause, f_full, f_light, f_instr, f_load, f_store
     int64_t l1_hit, l2_hit, l2_hop, l2_service, l2_bank, l2_load_line, l2_store_line, l1_inv, snoop, snoop_dirty, snoop_bank
