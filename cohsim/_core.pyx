@@ -271,7 +271,7 @@ cdef class Simulation:
         s.serial = <uint64_t*>self._zeros("", s.n_cores + s.nodes + s.slices, np.uint64)
         s.heap_cap = 4096
         s.heap = <Event*>malloc(s.heap_cap * sizeof(Event))
-        s.word_cap = 1 << 14
+        s.word_cap = 1 << 10
         s.words = <Word*>malloc(s.word_cap * sizeof(Word))
         if s.heap == NULL or s.words == NULL:
             raise MemoryError
@@ -310,6 +310,33 @@ cdef class Simulation:
     def read_memory(self, long long address, int size):
         """Current value of a word."""
         return image_read(&self.s, address, <uint8_t>size)
+
+    def keep_read_words_only(self, instances, int limit=1_000_000):
+        """Forget stores to words that no micro-op reads with a value: most of a kernel path's. ``read_memory`` then knows only the others.
+
+        ``instances``: how many values each context slot can take, by Slot number. Does nothing (and returns False) when a value's address
+        comes from a register or grows without bound, or when more than ``limit`` words can be read.
+        """
+        cdef Sim* s = &self.s
+        cdef int64_t i, k, count
+        cdef Uop* u
+        count = 0
+        for i in range(s.n_uops):
+            u = &s.uops[i]
+            if u.op == OP_RMW or u.op == OP_LL or (u.op == OP_LOAD and u.dst >= 0):
+                if u.areg >= 0 or u.slot == 5:
+                    return False
+                count += 2 * (instances[u.slot] if u.stride else 1)
+        if count > limit:
+            return False
+        for i in range(s.n_uops):
+            u = &s.uops[i]
+            if u.op == OP_RMW or u.op == OP_LL or (u.op == OP_LOAD and u.dst >= 0):
+                for k in range(instances[u.slot] if u.stride else 1):
+                    for address in (u.base + u.stride * k, u.base + u.stride * k + u.size - 1):
+                        image_write(s, address, 1, image_read(s, address, 1))
+        s.closed = 1
+        return True
 
     def source(self, periods_fs, int ring, int flows, int pool, bint poisson, long long frame_fs, long long backlog_fs):
         """Packets arrive at CPU i every ``periods_fs[i]`` (0: never); buffers come from a FIFO pool."""

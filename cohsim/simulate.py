@@ -50,6 +50,8 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
         sim.write_memory(address, size, value)
     if workload.source is not None:
         _source(sim, workload)
+    source = workload.source
+    sim.keep_read_words_only((1, workload.cpus, max(1, source.pool) if source else 1, source.flows if source else 1, workload.cpus, 0))
     feeds = list(streams) if streams is not None else []
     for cpu in range(len(feeds)):
         sim.feed(cpu, next(feeds[cpu], None))

@@ -9,7 +9,7 @@ cdef inline Word* word_find(Sim* s, uint64_t key) noexcept nogil:
     # The eight words of a 64-byte line lie side by side, as programs touch them.
     cdef int64_t i = <int64_t>(((((key >> 3) * <uint64_t>0x9E3779B97F4A7C15) >> 20) << 3) | (key & 7)) & (s.word_cap - 1)
     while s.words[i].key != key and s.words[i].key != NOWORD:
-        i = (i + 8) & (s.word_cap - 1)
+        i = (i + 1) & (s.word_cap - 1)
     return &s.words[i]
 
 
@@ -46,6 +46,8 @@ cdef inline void image_write(Sim* s, int64_t addr, uint8_t size, uint64_t value)
         return
     w = word_find(s, key)
     if w.key == NOWORD:
+        if s.closed:
+            return
         if s.word_used * 2 >= s.word_cap:
             image_grow(s)
             if s.fault:

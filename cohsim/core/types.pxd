@@ -428,6 +428,7 @@ cdef struct Sim:
     int64_t word_cap, word_used
     # control
     int64_t from_, until
+    int32_t closed         # only words that somebody can read are kept, all of them are in the image already
     int32_t values         # the memory image is kept (recorded traces carry no values)
     int32_t lookahead, check, fault, fault_a, fault_b, fault_c
     int64_t fault_line
