@@ -214,6 +214,8 @@ cdef class Simulation:
             n = &s.nodes_[i]
             n.id = i
             n.stall_head = n.stall_tail = -1
+            for k in range(MAXNODE):
+                n.reservation[k] = -1
             n.bank_free = <int64_t*>self._zeros("", s.l2_banks, np.int64)
             n.ways = <Way*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways * sizeof(Way), np.uint8)
             n.tags = <int64_t*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways, np.int64)
@@ -233,7 +235,7 @@ cdef class Simulation:
             c.n_threads += 1
             th.pc = entry[i]
             th.sb_time = FOREVER
-            th.reservation = th.sc_line = -1
+            th.sc_line = -1
             th.load_seq = -1
             th.ctx[1] = i
             th.rng = rng.integers(1, 2**63)

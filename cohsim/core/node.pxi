@@ -42,14 +42,20 @@ cdef inline void queue_front(Sim* s, int32_t* head, int32_t* tail, int32_t r, in
     head[0] = r
 
 
+cdef inline int64_t* reservation(Sim* s, Thread* th) noexcept nogil:
+    # Reservations lie together at their node: every store looks at all of them.
+    return &s.nodes_[th.node].reservation[(th.core - th.node * s.cores_per_node) * s.threads_per_core + th.slot]
+
+
 cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t except_thread) noexcept nogil:
     # Line granularity; all threads of the node but the one that stores.
-    cdef int32_t c, k, id_
-    for c in range(s.cores_per_node):
-        for k in range(s.threads_per_core):
-            id_ = s.cores[n.id * s.cores_per_node + c].threads[k]
-            if id_ >= 0 and id_ != except_thread and s.threads[id_].reservation == line:
-                s.threads[id_].reservation = -1
+    cdef int32_t i
+    cdef int64_t* own = NULL
+    if except_thread >= 0:
+        own = reservation(s, &s.threads[except_thread])
+    for i in range(s.cores_per_node * s.threads_per_core):
+        if n.reservation[i] == line and &n.reservation[i] != own:
+            n.reservation[i] = -1
 
 
 cdef inline int32_t drop_l1s(Sim* s, Node* n, Way* w, uint8_t mask, int64_t t) noexcept nogil:
@@ -161,7 +167,7 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
     q.level = local_level(w, core)
     w.served = -1
     if q.kind == OP_LL:
-        th.reservation = q.line
+        reservation(s, th)[0] = q.line
         line_count(s, q.line, LS_ATOMICS, 1, start)
     else:
         line_count(s, q.line, LS_LOADS, 1, start)
@@ -190,7 +196,7 @@ cdef void serve_store(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcep
         line_count(s, q.line, LS_NEAR, 1, start)
     kill_reservations(s, n, q.line, q.thread)
     if q.kind == OP_SC:
-        th.reservation = -1
+        reservation(s, th)[0] = -1
     w.writer = <int8_t>core
     if s.l2_private:
         perform_store(s, q)
@@ -230,7 +236,7 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
         if n.bank_free[bank] > start:
             start = n.bank_free[bank]
         n.bank_free[bank] = start + s.l2_bank
-    if q.kind == OP_SC and s.threads[q.thread].reservation != q.line:
+    if q.kind == OP_SC and reservation(s, &s.threads[q.thread])[0] != q.line:
         q.ok = 0
         q.level = local_level(w, s.threads[q.thread].core - n.id * s.cores_per_node)
         w.served = -1
@@ -316,7 +322,7 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
 cdef inline bint must_ask(Sim* s, Req* q, uint8_t state) noexcept nogil:
     # Would the operation, met by the line in this state, go to the home?
     cdef int32_t idx = state * N_EVENTS + (N_LOAD if q.kind == OP_LOAD or q.kind == OP_LL else N_STORE)
-    if q.kind == OP_SC and s.threads[q.thread].reservation != q.line:
+    if q.kind == OP_SC and reservation(s, &s.threads[q.thread])[0] != q.line:
         return False
     return s.node_next[idx] != 255 and (s.node_ops[idx] & (A_GETS | A_GETM | A_UPG)) != 0
 

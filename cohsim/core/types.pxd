@@ -8,6 +8,7 @@ cdef enum:
     NLEVEL = 9
     NLSTAT = 14
     MAXSMT = 4
+    MAXNODE = 32       # hardware threads of one node: 8 cores of 4
     MAXOUT = 32        # outstanding loads, LL and SC of one thread
     MAXSB = 128        # store buffer ring (capacity is the machine's; the ring also holds acknowledged holes)
     MAXWB = 32         # write-backs of one node that wait for their PutAck
@@ -231,7 +232,6 @@ cdef struct Thread:
     int64_t block_since
     int64_t block_seq      # instruction number of the load it waits for
     int64_t load_seq       # instruction number of the latest load
-    int64_t reservation    # line, or -1
     int64_t sc_line        # line of the SC on its way, or -1
     int64_t iterations
     int64_t arrived        # packets that arrived at the queue until `arrival`
@@ -336,6 +336,7 @@ cdef struct Node:
     int64_t* bank_free
     int64_t* tags          # copies of Way.tag, kept by set_tag: a look-up reads nothing else
     Way* ways
+    int64_t reservation[MAXNODE]   # by hardware thread: line, or -1
     WriteBack wb[MAXWB]
 
 cdef struct Txn:
