@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from cohsim._core import Simulation
+
 from cohsim.machine import compile_machine, load_machine
 from cohsim.protocols import flat_tables
 from cohsim.workload import load_workload
