@@ -11,6 +11,9 @@ core/image.pxi         values of memory words
 core/cache.pxi         tag arrays and pools
 core/store_buffer.pxi  stores on their way out of a thread
 core/thread.pxi        hardware threads: one micro-op a step
+core/operations.pxi    loads, stores, atomics and fences until they hit or leave the core
+core/completion.pxi    answers: outstanding operations end, values bind, threads wake
+core/recorded.pxi      operations of recorded traces
 core/fast.pxi          the short way for L1 hits and work
 core/source.pxi        packets, buffers, links
 core/node.pxi          a private or cluster L2 under its protocol table
@@ -54,6 +57,9 @@ include "core/image.pxi"
 include "core/cache.pxi"
 include "core/store_buffer.pxi"
 include "core/thread.pxi"
+include "core/operations.pxi"
+include "core/completion.pxi"
+include "core/recorded.pxi"
 include "core/source.pxi"
 include "core/node.pxi"
 include "core/home.pxi"
