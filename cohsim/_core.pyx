@@ -45,6 +45,7 @@ from cohsim.uops import UOP
 cdef enum:
     TXN_HASH = 4096
     SMT_CHUNK = 16
+    MAX_STEPS = 100000
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef uint64_t NOWORD = 0xFFFFFFFFFFFFFFFF

@@ -61,7 +61,7 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
                 horizon = others if others < c.dl_min else c.dl_min
                 if s.n_heap and s.heap[0].time + s.margin < horizon:
                     horizon = s.heap[0].time + s.margin
-        if t > s.now and t >= horizon:
+        if t > s.now and (t >= horizon or s.steps > MAX_STEPS):
             schedule_run(s, c.id, t)
             return
         th = &s.threads[c.threads[who >> 1]]
@@ -71,11 +71,12 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
             sb_act(s, th, t)
             continue
         while True:
+            s.steps += 1
             if not th.stream:
                 prefetch(&s.hot[(<int64_t>th.id * s.n_uops + th.pc + 3) * HOT])
                 u = &s.uops[th.pc]
                 if (u.pad0 == SIMPLE_LOAD and fast_load(s, c, th, u)) or (u.pad0 == SIMPLE_WORK and fast_work(s, c, th, u)):
-                    if th.t >= c.bound:
+                    if th.t >= c.bound or s.steps > MAX_STEPS:
                         break
                     continue
             if th.stream == 2:
@@ -83,7 +84,7 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
             elif step(s, c, th):
                 schedule_run(s, c.id, th.t)
                 return
-            if s.touched or th.state != T_RUN or th.t >= c.bound or s.fault or s.refill:
+            if s.touched or th.state != T_RUN or th.t >= c.bound or s.steps > MAX_STEPS or s.fault or s.refill:
                 break
 
 
@@ -161,4 +162,6 @@ cdef int32_t run_events(Sim* s, int64_t budget) noexcept nogil:
         else:
             s.now = s.next_time
             core_run(s, &s.cores[s.next_core])
+            budget -= s.steps >> 2
+            s.steps = 0
     return 0

@@ -404,6 +404,7 @@ cdef struct Sim:
     Event* heap
     int64_t n_heap, heap_cap
     int64_t* run_time      # by core: when it acts next on its own, FOREVER if never
+    int64_t steps          # local actions since the event loop looked: a core that is alone must let Ctrl-C in
     int64_t next_time      # the least of run_time
     int32_t next_core
     int32_t touched        # something the local schedule depends on has changed
