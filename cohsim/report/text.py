@@ -117,8 +117,8 @@ def _profiles(summary: dict[str, Any], top: int, width: int) -> list[str]:
     return side_by_side(inlined, alone, width, " " * GAP)
 
 
-def _line_name(line: dict[str, Any]) -> str:
-    """``route+128``; an address stands for itself."""
+def line_name(line: dict[str, Any]) -> str:
+    """Name of a line in reports: ``route+128``; an address stands for itself."""
     return line["object"] if line["object"].startswith("0x") else f"{line['object']}+{line['offset']}"
 
 
@@ -135,7 +135,7 @@ def _lines(summary: dict[str, Any], top: int, width: int) -> list[str]:
                 count(line["remote_dirty"]),
                 count(line["invalidations"]),
                 count(line["retries"]),
-                shorten(_line_name(line), NAME_WIDTH),
+                shorten(line_name(line), NAME_WIDTH),
                 fields,
             ]
         )
