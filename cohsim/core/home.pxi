@@ -426,6 +426,9 @@ cdef void home_ready(Sim* s, int32_t x, int64_t t) noexcept nogil:
     if ops & B_FINISH:
         recall_done(s, x, t)
         return
+    if p.requester < 0:
+        home_fault(s, p.line, p.state, ev)      # a recall has nobody to answer: the table must finish it
+        return
     if w != NULL and s.inclusive:
         if ops & B_ADDREQ:
             w.bits |= <uint64_t>1 << p.requester
