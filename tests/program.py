@@ -22,6 +22,7 @@ from cohsim.uops import UOP, Alu, Cond, Fence, Flag, Op, uop
 from cohsim.workload.compiled import CompiledWorkload, Source
 
 LINE = 64
+X = 0x10000
 FOREVER_FS = 10**15
 """One second: far beyond the end of every program of the tests."""
 
@@ -235,3 +236,25 @@ def workload(m: CompiledMachine, programs: Sequence[Program], *, seed: int = 1, 
     return CompiledWorkload(name="programs", text="", isa=m.isa, cpus=len(programs), variants=(), uops=uops, entry=entry, func_names=["f"],
                             prim_names=[], fields=[], objects=[], memory=list(memory), source=source, warmup_ns=warmup_ns,
                             measure_ns=measure_ns)
+
+def at(time_fs: int) -> Program:
+    """A program that begins at a time of the simulation."""
+    p = Program()
+    p.delay_until(time_fs)
+    return p
+
+
+def once(time_fs: int, op: str, address: int = X, **fields: int) -> Program:
+    """A neighbour that makes one access at a time of its own."""
+    p = at(time_fs)
+    getattr(p, op)(address, **fields)
+    p.halt()
+    return p
+
+
+def then_probe(time_fs: int, op: str, address: int = X, cpu: int = 0, **fields: int) -> Program:
+    """One access, then the probe that shows when it was complete."""
+    p = at(time_fs)
+    getattr(p, op)(address, **fields)
+    p.probe_end(cpu)
+    return p

@@ -6,12 +6,11 @@ CPU numbers: siblings 0 and 1 are core 0; CPUs 0 to 7 are cluster 0, CPU 8 is in
 from __future__ import annotations
 
 import pytest
-from program import LINE, Program, Run, halts_exactly_at, machine, run, tiny
+from program import LINE, Program, Run, X, at, halts_exactly_at, machine, once, run, then_probe, tiny
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Cond, Fence
 
-X = 0x10000
 T1, T2, T3 = (us * 1_000_000_000 for us in (1, 2, 3))
 FAR = 8
 """A CPU of another cluster."""
@@ -20,26 +19,6 @@ FAR = 8
 @pytest.fixture
 def m() -> CompiledMachine:
     return machine("t4240")
-
-
-def at(time_fs: int) -> Program:
-    p = Program()
-    p.delay_until(time_fs)
-    return p
-
-
-def once(time_fs: int, op: str, address: int = X, **fields: int) -> Program:
-    p = at(time_fs)
-    getattr(p, op)(address, **fields)
-    p.halt()
-    return p
-
-
-def then_probe(time_fs: int, op: str, address: int = X, cpu: int = 0, **fields: int) -> Program:
-    p = at(time_fs)
-    getattr(p, op)(address, **fields)
-    p.probe_end(cpu)
-    return p
 
 
 def ends_at(m: CompiledMachine, programs: list[Program], cpu: int, after_begin_fs: int, tail_fs: int | None = None, **options: object) -> Run:

@@ -6,12 +6,11 @@ Every expectation is arithmetic on the compiled machine; ``ends_at`` asserts bot
 from __future__ import annotations
 
 import pytest
-from program import LINE, Program, halts_exactly_at, machine, run, start_fs, tiny
+from program import LINE, Program, X, at, halts_exactly_at, machine, once, run, start_fs, then_probe, tiny
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Alu, Cond, Fence, Op
 
-X = 0x10000
 T1, T2, T3, T4 = (us * 1_000_000_000 for us in (1, 2, 3, 4))
 """Times far enough apart for one access to be over before the next begins."""
 
@@ -46,30 +45,9 @@ def remote_fs(m: CompiledMachine, dirty: bool) -> int:
     return to_home_fs(m) + snoop_round_fs(m) + (m.snoop_dirty_fs if dirty else 0) + data_back_fs(m)
 
 
-def at(time_fs: int) -> Program:
-    p = Program()
-    p.delay_until(time_fs)
-    return p
-
-
-def once(time_fs: int, op: str, address: int = X, **fields: int) -> Program:
-    """A neighbour that makes one access at a time of its own."""
-    p = at(time_fs)
-    getattr(p, op)(address, **fields)
-    p.halt()
-    return p
-
-
 def reader(time_fs: int, address: int = X) -> Program:
     """Loads, and ends when the value is there (one dispatch slot later): see ``latency``."""
-    return once_then_probe(time_fs, "load", address)
-
-
-def once_then_probe(time_fs: int, op: str, address: int, cpu: int = 0, **fields: int) -> Program:
-    p = at(time_fs)
-    getattr(p, op)(address, **fields)
-    p.probe_end(cpu)
-    return p
+    return then_probe(time_fs, "load", address)
 
 
 def ends_at(m: CompiledMachine, programs: list[Program], cpu: int, after_begin_fs: int, **options: object) -> None:
@@ -198,7 +176,7 @@ def test_how_long_is_a_locked_operation_on_a_line_of_the_own_l1(m: CompiledMachi
 
 
 def test_how_long_is_a_locked_operation_on_a_line_that_another_core_has_modified(m: CompiledMachine) -> None:
-    programs = [once_then_probe(T2, "rmw", X), once(T1, "store")]
+    programs = [then_probe(T2, "rmw", X), once(T1, "store")]
     ends_at(m, programs, 0, remote_fs(m, dirty=True) + m.locked_fs)
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from cohsim._core import Simulation
-from program import LINE, Program, machine, run, tiny, workload
+from program import LINE, Program, X, at, machine, run, tiny, workload
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.protocols import flat_tables
@@ -16,7 +16,6 @@ from cohsim.simulate import simulate
 from cohsim.uops import Cond, Flag, Op, Slot
 from cohsim.workload.compiled import Source
 
-X = 0x10000
 T1 = 1_000_000_000
 NS = 1_000_000
 
@@ -24,12 +23,6 @@ NS = 1_000_000
 @pytest.fixture(params=["t4240", "xeon_x5550"])
 def m(request: pytest.FixtureRequest) -> CompiledMachine:
     return machine(request.param)
-
-
-def at(time_fs: int) -> Program:
-    p = Program()
-    p.delay_until(time_fs)
-    return p
 
 
 def memory_fs(m: CompiledMachine) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from program import LINE, Program, machine, run
+from program import LINE, Program, X, machine, run
 from random_programs import tiny_machine
 
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Alu, Cond, Fence
 
-X = 0x10000
 MACHINES = ("corei7", "t4240")
 GEOMETRY: dict[str, dict[str, object]] = {
     "two-way L2": {},

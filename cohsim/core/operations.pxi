@@ -117,27 +117,25 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
             return 0
         fill_request(s, th, r, OP_LOAD, line, addr, u.size, uop, th.t)
         c.port_free = th.t + s.port
-        load_miss(s, th, u, uop, line, addr)
+        load_miss(th, u, uop, line, addr)
         if s.l2_private:
             node_request(s, n, r, th.t)
         else:
             send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
         return 1
     c.port_free = th.t + s.port
-    load_miss(s, th, u, uop, line, addr)
+    load_miss(th, u, uop, line, addr)
     return 1
 
 
 cdef inline void load_early(Thread* th, Uop* u, int32_t uop, int64_t line, int64_t addr, int32_t level) noexcept nogil:
     # A hit under an older load that still waits for its value.
-    new_out(th, u, uop, line, addr, th.t)
+    load_miss(th, u, uop, line, addr)
     th.out[th.n_out - 1].here = 1
     th.out[th.n_out - 1].level = level
-    th.load_pending = 1
-    th.load_seq = th.icount
 
 
-cdef inline void load_miss(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t line, int64_t addr) noexcept nogil:
+cdef inline void load_miss(Thread* th, Uop* u, int32_t uop, int64_t line, int64_t addr) noexcept nogil:
     new_out(th, u, uop, line, addr, th.t)
     th.load_pending = 1
     th.load_seq = th.icount

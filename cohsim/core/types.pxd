@@ -313,7 +313,7 @@ cdef struct Way:
     uint8_t l1mask
     int8_t writer          # core (in the node) that wrote last since the fill, -1 none
     uint8_t wake           # an EV_NODE_LINE is under way
-    uint8_t pad[16]        # one host cache line
+    uint8_t pad[28]        # one host cache line
 
 cdef struct WriteBack:
     int64_t line
@@ -424,7 +424,6 @@ cdef struct Sim:
     uint32_t l3_lru
     int64_t* slice_free
     int64_t* channel_free
-    # directory of a home without a cache (no inclusion): unbounded by the machine, so a hash
     # memory image
     Word* words
     int64_t word_cap, word_used
@@ -435,7 +434,6 @@ cdef struct Sim:
     int32_t lookahead, check, fault, fault_a, fault_b, fault_c
     int64_t fault_line
     int32_t halted, refill
-    int64_t stop_iterations
     # statistics
     int64_t* hot           # [T, U, HOT]: what nearly every micro-op touches, see HOT_CATEGORY and HOT_LEVEL
     int64_t* time_fs       # [T, U, C], the other categories
@@ -453,6 +451,6 @@ cdef struct Sim:
     int64_t* hist          # [L, 64]
     int64_t* node_fired
     int64_t* home_fired
-    int64_t memops, events, activations
+    int64_t memops, events
     int64_t home_requests, home_snoops, home_blocked, memory_reads, memory_writes, writebacks, evictions, recalls
     int64_t l2_queue_fs, home_queue_fs, l2_requests, tx_dropped, gathered
