@@ -201,3 +201,13 @@ def test_do_siblings_share_the_fill_buffers_of_their_core(m: CompiledMachine) ->
     assert r.end_fs(1) == r.begin_fs[0] + memory_fs(m) + m.issue_fs
     alone = run(m, programs, pin=(0, 2))
     assert alone.end_fs(1) == alone.begin_fs[1] + m.issue_fs
+
+
+def test_do_requests_beyond_the_l2s_mshrs_wait_for_an_answer(m: CompiledMachine) -> None:
+    """Two cores of a cluster miss different lines: with one MSHR the second asks when the first one's data is at the L2."""
+    programs = [then_probe(T1, "load", X), then_probe(T1 + 10_000_000, "load", X + LINE, cpu=1)]
+    enough = run(tiny(m, l2_mshrs=2), programs, pin=(0, 2))
+    assert enough.end_fs(1) - enough.begin_fs[1] - m.issue_fs == memory_fs(m)
+    one = run(tiny(m, l2_mshrs=1), programs, pin=(0, 2))
+    answer_at_l2 = one.begin_fs[0] + memory_fs(m) - m.l2_hop_fs
+    assert one.end_fs(1) - m.issue_fs == answer_at_l2 + memory_fs(m) - m.l2_hop_fs
