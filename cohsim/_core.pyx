@@ -16,6 +16,8 @@ core/completion.pxi    answers: outstanding operations end, values bind, threads
 core/recorded.pxi      operations of recorded traces
 core/fast.pxi          the short way for L1 hits and work
 core/source.pxi        packets, buffers, links
+core/interrupts.pxi    interrupts, idle CPUs, device registers: the thread's side of devices
+core/devices.pxi       NICs: FIFO, rings, DMA writes, interrupt moderation
 core/node.pxi          a private or cluster L2 under its protocol table
 core/home.pxi          the ordering point, L3 or memory-side cache, memory
 core/run.pxi           the event loop and conservative look-ahead
@@ -46,6 +48,8 @@ cdef enum:
     TXN_HASH = 4096
     SMT_CHUNK = 16
     MAX_STEPS = 100000
+    MAXNIC = 16
+    MAXDMA = 65536
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef uint64_t NOWORD = 0xFFFFFFFFFFFFFFFF
@@ -62,8 +66,10 @@ include "core/operations.pxi"
 include "core/completion.pxi"
 include "core/recorded.pxi"
 include "core/source.pxi"
+include "core/interrupts.pxi"
 include "core/node.pxi"
 include "core/home.pxi"
+include "core/devices.pxi"
 include "core/fast.pxi"
 include "core/run.pxi"
 include "core/debug.pxi"
@@ -74,7 +80,9 @@ if sizeof(Uop) != UOP.itemsize:
 STOPS = ("budget", "finished", "empty", "fault", "refill")
 FAULTS = ("", "a node met an event its protocol table has no row for", "the home met an event its protocol table has no row for",
           "a pool of the core is exhausted", "too many messages on their way to one core", "two nodes may write the same line",
-          "out of memory", "no packet buffer is free: the pool is smaller than the packets in progress", "inconsistent state in the core")
+          "out of memory", "no packet buffer is free: the pool is smaller than the packets in progress", "inconsistent state in the core",
+          "interrupts nest too deep: an interrupt path unmasks interrupts for too long", "an interrupt path's end without an interrupt",
+          "a driver gave a device a queue, ring index, buffer or descriptor that cannot be")
 
 
 cdef class Simulation:
@@ -103,7 +111,7 @@ cdef class Simulation:
         targets = uops["target"][uops["op"] == OP_BR]
         if (entry < 0).any() or (entry >= len(uops)).any() or (targets < 0).any() or (targets >= len(uops)).any():
             raise ValueError("an entry or branch target lies outside the program")
-        for name, low, high in (("dst", -1, NREG), ("a", -1, NREG), ("b", -1, NREG), ("areg", -1, NREG), ("slot", 0, NCTX), ("op", 1, OP_HALT + 1)):
+        for name, low, high in (("dst", -1, NREG), ("a", -1, NREG), ("b", -1, NREG), ("areg", -1, NREG), ("slot", 0, NCTX), ("op", 1, OP_LAST + 1)):
             if (uops[name] < low).any() or (uops[name] >= high).any():
                 raise ValueError(f"micro-op field {name} is out of range")
         if ((uops["op"] >= OP_LOAD) & (uops["op"] <= OP_SC) & ~np.isin(uops["size"], (1, 2, 4, 8))).any():
@@ -277,7 +285,7 @@ cdef class Simulation:
                 s.l3[j].owner = -1
         s.slice_free = <int64_t*>self._zeros("", s.slices, np.int64)
         s.channel_free = <int64_t*>self._zeros("", s.channels, np.int64)
-        s.serial = <uint64_t*>self._zeros("", s.n_cores + s.nodes + s.slices, np.uint64)
+        s.serial = <uint64_t*>self._zeros("", s.n_cores + s.nodes + s.slices + MAXNIC, np.uint64)
         s.heap_cap = 4096
         s.heap = <Event*>malloc(s.heap_cap * sizeof(Event))
         s.word_cap = 1 << 10
@@ -362,6 +370,85 @@ cdef class Simulation:
             if periods_fs[i] > 0:
                 s.threads[i].arrival = <int64_t>(next_random(&s.threads[i].rng) % <uint64_t>periods_fs[i])
 
+    def devices(self, d, m):
+        """NICs, interrupt vectors and traffic: ``d``: :class:`cohsim.workload.compiled.Devices`, ``m``: CompiledMachine. Raises ValueError."""
+        cdef Sim* s = &self.s
+        cdef int32_t i
+        cdef Thread* th
+        if len(d.nics) > MAXNIC:
+            raise ValueError(f"more than {MAXNIC} NICs")
+        s.has_devices, s.n_vectors, s.n_nics, s.n_traffic, s.n_counters = 1, len(d.vectors), len(d.nics), len(d.traffic), len(d.counters)
+        s.dma_l3, s.dma, s.mmio, s.idle_exit = m.dma_to_l3, max(m.dma_fs, 2 * s.margin), m.mmio_fs, m.idle_exit_fs
+        s.irq_latency, s.irq_entry, s.irq_exit = max(m.interrupt_latency_fs, 2 * s.margin), m.interrupt_entry_fs, m.interrupt_exit_fs
+        s.counts = <int64_t*>self._zeros("counts", (s.n_threads, max(1, s.n_counters)), np.int64)
+        s.vectors = <Vector*>self._zeros("", max(1, s.n_vectors) * sizeof(Vector), np.uint8)
+        for i in range(s.n_threads):
+            th = &s.threads[i]
+            th.vectors = <int32_t*>self._zeros("", MAXVEC, np.int32)
+            th.saved = <Saved*>self._zeros("", MAXNEST * sizeof(Saved), np.uint8)
+            th.irq_on = 1
+            th.ctx[4] = i
+        for i, v in enumerate(d.vectors):
+            if not 0 <= v.cpu < s.n_threads or not 0 <= v.entry < s.n_uops:
+                raise ValueError(f"vector {v.name}: no such CPU or micro-op")
+            th = &s.threads[v.cpu]
+            if th.n_vectors == MAXVEC:
+                raise ValueError(f"more than {MAXVEC} interrupt vectors on one CPU")
+            s.vectors[i].thread, s.vectors[i].entry, s.vectors[i].queue, s.vectors[i].bit = v.cpu, v.entry, v.queue, th.n_vectors
+            th.vectors[th.n_vectors] = i
+            th.n_vectors += 1
+        self._nics(d)
+        for i, v in enumerate(d.vectors):
+            if v.period_ns > 0:
+                s.vectors[i].period = round(v.period_ns * 1e6)
+                device_event(s, 0, round(v.first_ns * 1e6), D_TIMER, 0, i)
+        for i, f in enumerate(d.traffic):
+            device_event(s, f.nic, <int64_t>(next_random(&s.traffic[i].rng) % <uint64_t>s.traffic[i].period), D_ARRIVE, i, 0)
+
+    def _nics(self, d):
+        cdef Sim* s = &self.s
+        cdef int32_t i, q, k
+        cdef Nic* n
+        cdef Half* h
+        s.nics = <Nic*>self._zeros("", max(1, s.n_nics) * sizeof(Nic), np.uint8)
+        s.nic_counters = <int64_t*>self._zeros("nic_counters", (s.n_nics, NNIC), np.int64)
+        s.traffic = <Traffic*>self._zeros("", max(1, s.n_traffic) * sizeof(Traffic), np.uint8)
+        for i, w in enumerate(d.nics):
+            n = &s.nics[i]
+            smallest = min([f.frame_bytes for f in d.traffic if f.nic == i] + ([w.ack_bytes] if w.ack_every else []) + [w.fifo_bytes])
+            n.fifo_bytes, n.fifo_cap, n.blocked = w.fifo_bytes, w.fifo_bytes // smallest + 1, -1
+            n.fifo = <int64_t*>self._zeros("", 3 * n.fifo_cap, np.int64)
+            n.rx_service, n.tx_service, n.wb_timeout = round(w.rx_service_ns * 1e6), round(w.tx_service_ns * 1e6), round(w.writeback_timeout_ns * 1e6)
+            n.moderation[0], n.moderation[1] = round(w.rx_moderation_ns * 1e6), round(w.tx_moderation_ns * 1e6)
+            n.address_at, n.info_at, n.command_at, n.flow_at = w.rx.address_at, w.rx.info_at, w.tx.command_at, w.flow_at
+            n.ack_every, n.ack_delay, n.ack_bytes = w.ack_every, round(w.ack_delay_ns * 1e6), w.ack_bytes
+            n.overhead, n.fs_per_byte, n.queues = w.overhead_bytes, 8e15 / w.port_bps, w.queues
+            n.pause, n.drop, n.writeback = w.pause, w.drop, w.writeback
+            n.half = <Half*>self._zeros("", 2 * n.queues * sizeof(Half), np.uint8)
+            for k, ring in enumerate((w.rx, w.tx)):
+                n.entries[k], n.descriptor[k], n.done_at[k] = ring.entries, ring.descriptor, ring.done_at
+                for q in range(n.queues):
+                    h = &n.half[2 * q + k]
+                    h.base, h.vector, h.last_irq = ring.base + q * ring.stride, (w.rx_vectors, w.tx_vectors)[k][q], -FOREVER // 2
+                    h.info = <int64_t*>self._zeros("", ring.entries, np.int64)
+                    h.here = <uint8_t*>self._zeros("", ring.entries, np.uint8)
+                    if not 0 <= h.vector < s.n_vectors:
+                        raise ValueError(f"NIC {w.name}: no such vector")
+        rng = np.random.Generator(np.random.PCG64([int(s.threads[0].rng), 1]))
+        for i, f in enumerate(d.traffic):
+            s.traffic[i].period, s.traffic[i].bytes, s.traffic[i].nic = max(1, round(1e15 / f.rate_pps)), f.frame_bytes, f.nic
+            s.traffic[i].flows, s.traffic[i].poisson, s.traffic[i].rng = len(f.queue_of_flow), f.arrivals == "poisson", rng.integers(1, 2**63)
+            queues = np.ascontiguousarray(f.queue_of_flow, np.int32)
+            if (queues < 0).any() or (queues >= s.nics[f.nic].queues).any():
+                raise ValueError("a flow goes to a queue that the NIC does not have")
+            self.keep.append(queues)
+            s.traffic[i].queue = <int32_t*><size_t>queues.ctypes.data
+        s.n_dmas = s.n_groups = MAXDMA
+        s.dmas = <Dma*>self._zeros("", MAXDMA * sizeof(Dma), np.uint8)
+        s.groups = <DmaGroup*>self._zeros("", MAXDMA * sizeof(DmaGroup), np.uint8)
+        for i in range(MAXDMA):
+            s.dmas[i].next_free = s.groups[i].next_free = i + 1 if i + 1 < MAXDMA else -1
+
     def feed(self, int cpu, records):
         """The next chunk of a recorded stream (RECORD array), or None at its end."""
         cdef Thread* th = &self.s.threads[cpu]
@@ -419,9 +506,19 @@ cdef class Simulation:
             th = &self.s.threads[i]
             if th.state == T_BLOCKED:
                 account(&self.s, th, th.block_uop, th.block_cat, th.block_since, self.s.until)
+            elif th.state == T_WAIT:
+                account(&self.s, th, th.block_uop, C_IDLE, th.block_since, self.s.until)
             elif th.state == T_RUN:
                 # Only in an interrupted run: others had run ahead.
                 account(&self.s, th, th.pc, C_ISSUE, th.t, self.s.until)
+        for i in range(self.s.n_traffic):
+            if self.s.traffic[i].held:
+                nic_span(&self.s, self.s.traffic[i].nic, NC_PAUSED, self.s.nics[self.s.traffic[i].nic].paused_since, self.s.until)
+        for i in range(self.s.n_nics):
+            if self.s.nics[i].blocked >= 0:
+                nic_span(&self.s, i, NC_BLOCKED, self.s.nics[i].blocked_since, self.s.until)
+        if self.s.has_devices:
+            self.arrays["vector_raised"] = np.array([self.s.vectors[i].raised for i in range(self.s.n_vectors)], np.int64)
         hot = self.arrays.pop("hot")
         self.arrays["count"] = hot[:, :, 0].copy()
         for i in range(NCAT):
@@ -448,7 +545,12 @@ cdef class Simulation:
     @property
     def waiting_for_packets(self):
         """Number of threads that are idle."""
-        return sum(self.s.threads[i].state == T_IDLE for i in range(self.s.n_threads))
+        return sum(self.s.threads[i].state in (T_IDLE, T_WAIT) for i in range(self.s.n_threads))
+
+    @property
+    def blocked_devices(self):
+        """NICs whose receive engine waits for descriptors."""
+        return [i for i in range(self.s.n_nics) if self.s.nics[i].blocked >= 0]
 
     @property
     def furthest(self):

@@ -50,6 +50,11 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
         sim.write_memory(address, size, value)
     if workload.source is not None:
         _source(sim, workload)
+    if workload.devices is not None:
+        if not machine.has_devices:
+            raise InputError(Problem(machine.name, f"this machine has no devices, and {workload.name} needs some",
+                                     "add a 'devices:' section to the machine file (machines/corei7.yaml has one)"))
+        sim.devices(workload.devices, machine)
     source = workload.source
     sim.keep_read_words_only((1, workload.cpus, max(1, source.pool) if source else 1, source.flows if source else 1, workload.cpus, 0))
     feeds = list(streams) if streams is not None else []
@@ -105,6 +110,9 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
     if stop == "empty":
         if sim.halted + sim.waiting_for_packets < workload.cpus:
             raise SimulationError("deadlock: no CPU can go on", sim.report())
+        if sim.blocked_devices:
+            names = ", ".join(workload.devices.nics[i].name for i in sim.blocked_devices) if workload.devices else ""
+            raise SimulationError(f"deadlock: every CPU is idle and {names} has frames but no receive descriptor", sim.report())
         if sim.halted == workload.cpus:
             end = max(start, min(end, sim.last_halt))        # else: idle until the end
     elif stop == "interrupted":

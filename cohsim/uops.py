@@ -18,7 +18,7 @@ from typing import cast
 
 import numpy as np
 
-REGISTERS = 16
+REGISTERS = 32
 
 
 class Op(IntEnum):
@@ -38,6 +38,13 @@ class Op(IntEnum):
     PACKET = 12   # wait for the next packet (or iteration) and set the context; the thread is idle until it comes
     DONE = 13     # the path of the current packet (or iteration) is complete
     HALT = 14     # the thread ends
+    WAIT = 15     # idle until an interrupt is pending for this CPU
+    IRET = 16     # end of an interrupt's program: back to the interrupted one
+    IRQ = 17      # imm 0: mask the interrupts of this CPU; 1: unmask
+    MMIO = 18     # write a device register: fn = NIC * 16 + register; queue = base + registers[areg]; value as below
+    IPI = 19      # raise vector base + CPU; CPU = value
+    COUNT = 20    # counter `base` of this CPU: one more; takes no time
+    PREFETCH = 21 # a load without result that holds up nothing
 
 
 class Alu(IntEnum):
@@ -52,6 +59,7 @@ class Alu(IntEnum):
     CAS = 6       # RMW only: v if old == registers[a] else old
     SHL = 7
     SHR = 8       # logical
+    MUL = 9
 
 
 class Cond(IntEnum):

@@ -280,7 +280,10 @@ cdef void txn_next(Sim* s, int32_t x, int64_t t) noexcept nogil:
     line_count(s, p.line, LS_QUEUE, t - s.msgs[m].time, t)
     s.msgs[m].next = s.free_msg
     s.free_msg = m
-    txn_start(s, x, kind, src, t)
+    if kind == H_RECALL:
+        dma_start(s, x, src, t)            # the only recall that waits: a device's
+    else:
+        txn_start(s, x, kind, src, t)
 
 
 cdef inline void home_write(Sim* s, int64_t line, int64_t t) noexcept nogil:
@@ -389,7 +392,11 @@ cdef void home_msg(Sim* s, int64_t line, int32_t kind, int32_t d, int64_t t) noe
 cdef void recall_done(Sim* s, int32_t x, int64_t t) noexcept nogil:
     # The victim has left all nodes: its way goes to the transaction that asked for it.
     cdef int32_t parent = s.txns[x].parent, idx
-    cdef L3Way* w = &s.l3[s.txns[x].way]
+    cdef L3Way* w
+    if parent < -1:
+        dma_done(s, x, t)
+        return
+    w = &s.l3[s.txns[x].way]
     if w.dirty:
         memory_access(s, w.tag, t, True)
     l3_take(s, parent, w)          # before the victim line's own waiting requests look for a place

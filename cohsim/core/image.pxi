@@ -74,6 +74,8 @@ cdef inline uint64_t alu(uint8_t fn, uint64_t x, uint64_t v) noexcept nogil:
         return x << (v & 63)
     if fn == 8:
         return x >> (v & 63)
+    if fn == 9:
+        return x * v
     return v                # XCHG; CAS decides at its caller
 
 

@@ -44,7 +44,7 @@ cdef inline void heap_pop(Sim* s, Event* out) noexcept nogil:
     h[i] = last[0]
 
 
-# Sources of events, for keys: cores, then nodes, then home slices. Serial numbers count each source's own messages,
+# Sources of events, for keys: cores, then nodes, then home slices, then devices. Serial numbers count each source's own messages,
 # which it sends in the same order whether or not it runs ahead.
 cdef inline uint64_t message_key(Sim* s, int32_t source) noexcept nogil:
     s.serial[source] += 1
@@ -102,7 +102,7 @@ cdef inline void send(Sim* s, int64_t time, int32_t source, int32_t kind, int32_
     e.b = b
     e.c = c
     e.d = d
-    if kind == EV_CORE_RESP or kind == EV_CORE_INV:
+    if kind == EV_CORE_RESP or kind == EV_CORE_INV or kind == EV_IRQ:
         delivery_add(s, a, time)
     elif s.l2_private and (kind == EV_NODE_SNOOP or kind == EV_NODE_REPLY or kind == EV_NODE_LINE or kind == EV_NODE_RETRY):
         delivery_add(s, a, time)      # a private node is its core

@@ -69,6 +69,9 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
         if who & 1:
             sb_act(s, th, t)
             continue
+        if th.irq_ready:
+            take_interrupt(s, c, th)
+            continue
         while True:
             s.steps += 1
             if not th.stream:
@@ -122,6 +125,14 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
         txn_place(s, <int32_t>e.b, e.time)
     elif kind == EV_HOME_READY:
         home_ready(s, <int32_t>e.b, e.time)
+    elif kind == EV_IRQ:
+        delivery_done(s, e.a, e.time)
+        irq_arrives(s, <int32_t>e.b, e.time)
+        core_resched(s, &s.cores[e.a])
+    elif kind == EV_DEV:
+        device_acts(s, e.a, e.c, e.d, e.b, e.time)
+    elif kind == EV_DMA:
+        dma_arrives(s, e.b, e.c, e.time)
     else:
         if s.l2_private:
             delivery_done(s, e.a, e.time)

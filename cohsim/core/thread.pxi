@@ -255,6 +255,9 @@ cdef int32_t step(Sim* s, Core* c, Thread* th) noexcept nogil:
             return 1
         do_done(s, th)
         th.pc += 1
+    elif u.op > OP_HALT:
+        if not step_device(s, c, th, u, uop):
+            return 0
     else:
         th.state = T_HALTED
         s.halted += 1

@@ -2,7 +2,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    NREG = 16
+    NREG = 32
     NCTX = 6
     NCAT = 15
     NLEVEL = 9
@@ -14,6 +14,9 @@ cdef enum:
     MAXWB = 32         # write-backs of one node that wait for their PutAck
     MAXDL = 512        # messages on their way to one core
     HISTBINS = 64
+    MAXVEC = 64        # interrupt vectors of one CPU
+    MAXNEST = 8        # interrupts within interrupts
+    NNIC = 13          # counters of a NIC
     HOT = 8            # int64 counters of the hot statistics record: one host cache line per (thread, micro-op)
 
 cdef enum OpCode:
@@ -31,6 +34,14 @@ cdef enum OpCode:
     OP_PACKET = 12
     OP_DONE = 13
     OP_HALT = 14
+    OP_WAIT = 15
+    OP_IRET = 16
+    OP_IRQ = 17
+    OP_MMIO = 18
+    OP_IPI = 19
+    OP_COUNT = 20
+    OP_PREFETCH = 21
+    OP_LAST = 21
 
 cdef enum RecordFlag:
     RF_DEP = 1
@@ -63,6 +74,24 @@ cdef enum EventKind:
     EV_HOME_MSG        # a = slice, b = line, c = H_* event, d = source node | cancel << 16
     EV_HOME_PLACE      # a = slice, b = transaction: look again for a way in a set that was full of transactions
     EV_HOME_READY      # a = slice, b = transaction
+    EV_IRQ             # a = core, b = vector
+    EV_DEV             # a = NIC, b = value, c = DeviceEvent, d = queue
+    EV_DMA             # a = slice, b = line, c = DMA write
+
+cdef enum DeviceEvent:
+    D_RX_TAIL, D_TX_TAIL, D_RX_ENABLE, D_TX_ENABLE     # register writes; the numbers of uops.MMIO
+    D_ARRIVE           # the next frame of traffic source `queue`
+    D_ACK              # the peer acknowledges: b frames in all
+    D_RECEIVE          # the receive engine looks at the FIFO
+    D_TRANSMIT         # the transmit engine looks at the queue
+    D_FETCHED          # b descriptors of the transmit queue have been read
+    D_FLUSH_RX, D_FLUSH_TX     # write-back timeout
+    D_IRQ_RX, D_IRQ_TX         # moderation time is over
+    D_TIMER            # b = vector
+
+cdef enum NicCounter:
+    NC_RX_FRAMES, NC_RX_BYTES, NC_MISSED, NC_PAUSED, NC_BLOCKED, NC_TX_FRAMES, NC_TX_BYTES, NC_RX_IRQS, NC_TX_IRQS, NC_DOORBELLS
+    NC_DMA_WRITES, NC_DMA_READS, NC_ARRIVED
 
 cdef enum NodeEvent:
     N_LOAD, N_STORE, N_EVICT, N_SNPS, N_SNPM, N_DATAS, N_DATAE, N_DATAF, N_DATAM, N_GRANT, N_PUTACK
@@ -121,13 +150,13 @@ cdef enum HomeAction:
     B_FINISH = 1 << 18
 
 cdef enum ThreadState:
-    T_RUN, T_BLOCKED, T_IDLE, T_HALTED, T_REFILL
+    T_RUN, T_BLOCKED, T_IDLE, T_HALTED, T_REFILL, T_WAIT
 
 cdef enum BlockKind:
     BK_NONE, BK_LOAD, BK_MSHR, BK_SBFULL, BK_DRAIN, BK_OP
 
 cdef enum FaultCode:
-    X_NONE, X_NODE_ROW, X_HOME_ROW, X_POOL, X_DELIVERIES, X_SWMR, X_MEMORY, X_RING, X_INTERNAL
+    X_NONE, X_NODE_ROW, X_HOME_ROW, X_POOL, X_DELIVERIES, X_SWMR, X_MEMORY, X_RING, X_INTERNAL, X_NEST, X_IRET, X_DEVICE
 
 ctypedef packed struct Uop:
     uint8_t op
@@ -220,6 +249,23 @@ cdef struct Store:
     uint8_t barrier    # leaves only when all older stores are performed
     uint8_t pad
 
+cdef struct Saved:
+    # The interrupted program: everything that an interrupt's own program may change.
+    int64_t reg[NREG]
+    int64_t ready[NREG]
+    int64_t ctx[NCTX]
+    int64_t work_left
+    int32_t pc
+    int32_t retrying
+
+cdef struct Vector:
+    int64_t period         # of a timer, else 0
+    int64_t raised
+    int32_t thread
+    int32_t entry
+    int32_t queue
+    int32_t bit            # in Thread.irq_pending
+
 cdef struct Thread:
     int64_t t              # local time: the next instruction dispatches here
     int64_t icount
@@ -268,6 +314,13 @@ cdef struct Thread:
     int32_t stream
     int32_t rec_fresh
     int32_t rec_part       # the second line of an access that crosses lines
+    int32_t irq_ready      # an interrupt is pending and not masked
+    int32_t irq_on
+    int32_t n_vectors
+    int32_t depth          # programs interrupted
+    uint64_t irq_pending   # one bit per vector of this CPU, lowest first
+    int32_t* vectors
+    Saved* saved
     int64_t rec_pos
     int64_t rec_count
     Record* rec
@@ -365,6 +418,63 @@ cdef struct HomeMsg:
     int32_t src
     int32_t next
 
+cdef struct Half:
+    # One direction of a queue: descriptors [wb, ready) wait for their write-back, [ready, head) are with the device, [head, tail) are
+    # offered by the driver. Counters grow without end; the ring index is the remainder.
+    int64_t base
+    int64_t head
+    int64_t tail
+    int64_t ready
+    int64_t wb
+    int64_t last_irq
+    int64_t* info          # receive: the flow number; transmit: 1 where status is asked for
+    uint8_t* here          # receive: the frame's data is written
+    int32_t vector
+    int32_t cause          # something was written back since the last interrupt
+    int32_t armed
+    int32_t waiting        # an interrupt waits for its moderation time
+    int32_t timer          # a write-back timeout is under way
+    int32_t busy           # transmit: the engine has the queue
+
+cdef struct Nic:
+    int64_t fifo_bytes, fifo_used, fifo_head, fifo_tail, fifo_cap
+    int64_t* fifo          # ring of (value, bytes, queue)
+    int64_t rx_free, rx_service, tx_free, tx_service, wire_free, wb_timeout, paused_since, blocked_since
+    int64_t moderation[2]
+    int64_t entries[2]
+    int64_t descriptor[2]
+    int64_t done_at[2]
+    int64_t address_at, info_at, command_at, flow_at, overhead
+    int64_t sent, ack_every, ack_delay, ack_bytes
+    double fs_per_byte
+    int32_t queues, pause, drop, writeback, rx_busy, blocked
+    Half* half             # [queues, 2]: receive, transmit
+
+cdef struct Traffic:
+    int64_t period
+    int64_t bytes
+    int64_t next_flow
+    uint64_t rng
+    int32_t nic, flows, poisson, held
+    int32_t* queue
+
+cdef struct Dma:
+    # One line of a DMA write.
+    int64_t first          # descriptor (write-backs), or buffer address (data)
+    int64_t value          # data: the flow number
+    int32_t group
+    int32_t nic
+    int32_t queue
+    int32_t kind           # 0 frame data, 1 receive write-back, 2 transmit write-back
+    int32_t count          # descriptors
+    int32_t next_free
+
+cdef struct DmaGroup:
+    # Lines that belong together: when all are written, the device goes on.
+    int64_t first
+    int32_t pending
+    int32_t next_free
+
 cdef struct L3Way:
     int64_t tag            # copied in Sim.l3_tags
     uint64_t bits          # core-valid bits
@@ -396,6 +506,17 @@ cdef struct Sim:
     int64_t frame_time     # on the egress link, 0 for no limit
     int64_t link_free
     int64_t link_backlog
+    # devices and interrupts
+    int32_t has_devices, n_vectors, n_nics, n_traffic, n_counters, dma_l3
+    int64_t dma, mmio, irq_latency, irq_entry, irq_exit, idle_exit
+    Vector* vectors
+    Nic* nics
+    Traffic* traffic
+    Dma* dmas
+    DmaGroup* groups
+    int32_t n_dmas, free_dma, n_groups, free_group
+    int64_t* nic_counters  # [nics, NNIC]
+    int64_t* counts        # [T, counters]
     # agents
     Core* cores
     Node* nodes_

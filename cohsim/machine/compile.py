@@ -34,6 +34,7 @@ def compile_machine(spec: MachineSpec) -> CompiledMachine:
         **_l2(spec),
         **_stages(spec, stages),
         **_last_level(spec, stages),
+        **_devices(spec),
         line_bytes=line,
         memory_channels=spec.count("memory.channels"),
         memory_line_fs=round(Fraction(line * FS_PER_S) / bandwidth),
@@ -155,6 +156,24 @@ def _stages(spec: MachineSpec, stages: Stages) -> dict[str, Any]:
         "home_occupancy_fs": spec.time_fs("home.occupancy"),
         "line_transfer_fs": stages.line_transfer_fs,
         "memory_fs": stages.memory_fs,
+    }
+
+
+def _devices(spec: MachineSpec) -> dict[str, Any]:
+    if "devices.dma" not in spec.values:
+        return {}
+    times = {
+        "dma_fs": "dma",
+        "mmio_fs": "mmio_write",
+        "interrupt_latency_fs": "interrupt",
+        "interrupt_entry_fs": "interrupt_entry",
+        "interrupt_exit_fs": "interrupt_exit",
+        "idle_exit_fs": "idle_exit",
+    }
+    return {
+        "has_devices": True,
+        "dma_to_l3": spec.word("devices.dma_write") == "l3",
+        **{name: spec.time_fs(f"devices.{key}") for name, key in times.items()},
     }
 
 

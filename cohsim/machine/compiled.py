@@ -83,3 +83,13 @@ class CompiledMachine:
     memory_fs: int               # L3/CPC miss known until the line is at the home
     memory_channels: int
     memory_line_fs: int          # a line occupies its channel this long
+
+    # devices; 0 where the machine file has no such section
+    has_devices: bool = False
+    dma_to_l3: bool = False      # a line that a device wrote lies in the cache at the home, not in memory
+    dma_fs: int = 0              # device <-> home, core -> device register, one way
+    mmio_fs: int = 0             # an uncached store holds up its thread
+    interrupt_latency_fs: int = 0
+    interrupt_entry_fs: int = 0
+    interrupt_exit_fs: int = 0
+    idle_exit_fs: int = 0

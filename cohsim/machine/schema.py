@@ -219,6 +219,18 @@ ROOT = Section(
                 "channel_bandwidth": Number(Dimension.BANDWIDTH, "peak of one channel", 10**6, 10**13),
             }
         ),
+        "devices": Section(
+            optional=True,  # a machine without it runs no workload with NICs, timers or interrupts
+            keys={
+                "dma_write": Word(("memory", "l3"), "where a line that a device wrote lies: in memory, or in the cache at the home"),
+                "dma": _time("device to home, or core to device register, one way"),
+                "mmio_write": _time("an uncached store holds up the thread until the fabric has taken it"),
+                "interrupt": _time("device raises an interrupt until its core knows"),
+                "interrupt_entry": _time("core knows until the first instruction of the handler"),
+                "interrupt_exit": _time("end of the handler until the interrupted program goes on"),
+                "idle_exit": _time("an idle hardware thread's way out of its sleep state", zero=True),
+            },
+        ),
     }
 )
 
