@@ -129,4 +129,5 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
         received=a["received"], dropped=a["dropped"], line_address=a["line_key"][used] * machine.line_bytes,
         line_stats=a["line_stats"][used], line_overflow=overflow, node_transfers=a["node_transfers"], latency_hist=a["latency_hist"],
         transitions={"node": (node.states, node.events, a["node_fired"]), "home": (home.states, home.events, a["home_fired"])},
+        **({"nic_stats": a["nic_counters"], "workload_counters": a["counts"], "interrupts": a["vector_raised"]} if workload.devices else {}),
         counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host)

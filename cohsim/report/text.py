@@ -34,7 +34,10 @@ def render(summary: dict[str, Any], top: int = 12, primitives_only: bool = False
     if primitives_only:
         blocks.append(_profile("atomics on their own", summary["primitives"], top))
     else:
-        blocks += [_time(summary, width), _profiles(summary, top, width), _lines(summary, top, width)]
+        blocks += [_time(summary, width)]
+        if summary["nics"]:
+            blocks += [_nics(summary), _cpus(summary, width)]
+        blocks += [_profiles(summary, top, width), _lines(summary, top, width)]
     if summary["assumptions"]:
         blocks.append([f"the workload states {len(summary['assumptions'])} assumptions; --json lists them"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -63,6 +66,53 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     return [head, "  " + ", ".join(work), f"  {window}; {speed}" + (f", {count(host)}/s" if host else "")]
 
 
+def _nics(summary: dict[str, Any]) -> list[str]:
+    rows = [
+        [
+            nic["name"],
+            count(nic["offered_pps"]),
+            count(nic["rx_frames"]),
+            count(nic["missed"]),
+            percent(nic["paused"]),
+            count(nic["tx_frames"]),
+            count(nic["rx_interrupts"] + nic["tx_interrupts"]),
+            count(nic["doorbells"]),
+        ]
+        for nic in summary["nics"]
+    ]
+    heads = ["NIC", "offered/s", "received", "lost", "paused", "sent", "interrupts", "doorbells"]
+    counters = ", ".join(f"{name} {plain(value)}" for name, value in summary["counters"].items())
+    return [*table(heads, rows, "<>>>>>>>"), *([f"counted: {counters}"] if counters else [])]
+
+
+def _cpus(summary: dict[str, Any], width: int) -> list[str]:
+    """Who is busy, with what, and how long the others wait, spin or idle."""
+    rows = []
+    for cpu in summary["cpus_detail"]:
+        shares = cpu["shares"]
+        waits = sum(v for k, v in shares.items() if k not in ("idle", "spin", "issue"))
+        work = ", ".join(f"{f['name']} {percent(f['share'])}" for f in cpu["functions"])
+        rows.append(
+            [str(cpu["cpu"]), percent(cpu["utilization"]), percent(shares.get("issue", 0.0)), percent(waits), percent(shares.get("spin", 0.0)),
+             percent(shares.get("idle", 0.0)), work]
+        )
+    lines = table(["CPU", "busy", "executing", "waiting", "spinning", "idle", "most of its time in"], rows, ">>>>>><")
+    return [saturation(summary), *(line[:width] for line in lines)]
+
+
+def saturation(summary: dict[str, Any], limit: float = 0.95) -> str:
+    """One sentence: which CPUs have no time left, and what they do."""
+    full = [cpu for cpu in summary["cpus_detail"] if cpu["utilization"] > limit]
+    if not full:
+        most = max(summary["cpus_detail"], key=lambda cpu: cpu["utilization"])
+        return f"no CPU is saturated: the busiest, CPU {most['cpu']}, is busy {percent(most['utilization'])} of the time"
+    names = ", ".join(str(cpu["cpu"]) for cpu in full)
+    others = [cpu["utilization"] for cpu in summary["cpus_detail"] if cpu["utilization"] <= limit]
+    rest = f"; no other is busy more than {percent(max(others))}" if others else ""
+    what = ", ".join(f"{f['name']} {percent(f['share'])}" for f in full[0]["functions"])
+    return f"saturated: CPU {names} ({what}){rest}" if len(full) == 1 else f"saturated: CPUs {names}{rest}"
+
+
 def _ns(nanoseconds: float) -> str:
     """Nanoseconds with four digits, never as a power of ten."""
     return f"{nanoseconds:.4g} ns" if nanoseconds < 1000 else f"{nanoseconds:,.0f} ns"
@@ -73,11 +123,16 @@ def _notices(summary: dict[str, Any]) -> list[str]:
     notices = []
     if summary["stop"] != "finished":
         notices.append(f"the run ended early ({summary['stop']}): the figures cover what ran until then")
-    if summary["dropped"]:
+    if summary["dropped"] and summary["nics"]:
+        notices.append(f"{plain(summary['dropped'])} packets were dropped: {plain(sum(nic['missed'] for nic in summary['nics']))} by a NIC, "
+                       f"{plain(summary['counters'].get('dropped', 0))} by the workload's queues")
+    elif summary["dropped"]:
         offered = summary["dropped"] + summary["received"]
         notices.append(f"{plain(summary['dropped'])} of {plain(offered)} packets found the receive queue full and were dropped")
     if summary["tx_dropped"]:
         notices.append(f"{plain(summary['tx_dropped'])} packets were dropped because the egress link was too far behind")
+    if summary.get("paused"):
+        notices.append(f"back-pressure: the sender was held back {percent(summary['paused'])} of the time, so less was offered than stated")
     if summary["line_overflow"]:
         notices.append(
             f"the line table was full: {plain(summary['line_overflow'])} line events are missing in the table of lines"

@@ -13,7 +13,7 @@ from cohsim.results.lines import busiest, field_table, object_map
 from cohsim.results.provenance import Provenance
 from cohsim.results.registry import COUNTERS
 from cohsim.results.result import Result, Value
-from cohsim.results.rundata import CATEGORIES, LINE_STATS, SERVED, RunData
+from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS, SERVED, RunData
 from cohsim.uops import Op
 from cohsim.workload.compiled import CompiledWorkload
 
@@ -40,6 +40,8 @@ def build_result(
     data |= _fields(workload, run)
     data |= _lines(machine, run, data)
     data |= _hardware(run)
+    data |= _programs(workload, run)
+    data |= _devices(workload, run)
     data |= {
         "/provenance/machine_text": provenance.machine_text,
         "/provenance/machine_effective": machine_spec.dump(),
@@ -72,7 +74,7 @@ def _check_shapes(run: RunData, workload: CompiledWorkload) -> None:
 
 
 def _run(machine: CompiledMachine, workload: CompiledWorkload, run: RunData, provenance: Provenance) -> dict[str, Value]:
-    source = workload.source
+    source, traffic = workload.source, workload.devices.traffic if workload.devices else ()
     return {
         "/run/machine": machine.name,
         "/run/workload": workload.name,
@@ -86,8 +88,8 @@ def _run(machine: CompiledMachine, workload: CompiledWorkload, run: RunData, pro
         "/run/memory_operations": int(run.memory_operations),
         "/run/events": int(run.events),
         "/run/line_overflow": int(run.line_overflow),
-        "/run/frame_bytes": source.frame_bytes if source else 0,
-        "/run/offered_pps": float(source.rate_pps) if source else 0.0,
+        "/run/frame_bytes": source.frame_bytes if source else traffic[0].frame_bytes if traffic else 0,
+        "/run/offered_pps": float(source.rate_pps) if source else float(sum(t.rate_pps for t in traffic)),
         "/run/assumptions": list(workload.assumptions),
         "/axes/category": list(CATEGORIES),
         "/axes/level": list(SERVED),
@@ -250,6 +252,37 @@ def _lines(machine: CompiledMachine, run: RunData, data: dict[str, Value]) -> di
         "/lines/offset_bytes": owner[:, 2].copy(),
         "/lines/objects_on_line": owner[:, 3].copy(),
         "/lines/stats": _int(run.line_stats[order]),
+    }
+
+
+def _programs(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
+    """Time by program: what a CPU did as a process and what in which interrupt. Empty for workloads that do not name their programs."""
+    programs = workload.programs
+    time = [run.time_fs[:, first:last].sum(axis=1) for first, last, _ in programs]
+    shape = (workload.cpus, 0, len(CATEGORIES))
+    return {
+        "/programs/name": [name for _, _, name in programs],
+        "/programs/time_fs": _int(np.stack(time, axis=1) if time else np.zeros(shape)),
+    }
+
+
+def _devices(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
+    devices = workload.devices
+    nics, vectors = (devices.nics, devices.vectors) if devices else ((), ())
+    names = list(devices.counters) if devices else []
+    counts = np.zeros((workload.cpus, 0)) if run.workload_counters is None else run.workload_counters[:, : len(names)]
+    traffic = devices.traffic if devices else ()
+    return {
+        "/axes/nic_stat": list(NIC_STATS),
+        "/nics/name": [nic.name for nic in nics],
+        "/nics/stats": _int(run.nic_stats),
+        "/nics/output": np.array([nic.output for nic in nics], np.int64),
+        "/nics/offered_pps": np.array([sum(t.rate_pps for t in traffic if t.nic == i) for i in range(len(nics))], np.float64),
+        "/counters/name": names,
+        "/counters/count": _int(counts),
+        "/interrupts/name": [vector.name for vector in vectors],
+        "/interrupts/cpu": np.array([vector.cpu for vector in vectors], np.int64),
+        "/interrupts/raised": _int(run.interrupts),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cohsim.results.rundata import CATEGORIES, LINE_STATS, SERVED
+from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS, SERVED
 
 SCHEMA_VERSION = 1
 """Raised when a dataset changes its meaning, unit or axes, or is removed; added datasets do not raise it."""
@@ -52,6 +52,11 @@ AXES: dict[str, Axis] = {
     "bin": Axis("floor(log2(latency in core cycles)); bin 0 holds everything below 2 cycles", None),
     "state": Axis("state of the controller", None),
     "event": Axis("event of the controller", None),
+    "nic": Axis("network device of the workload", "/nics/name"),
+    "nic_stat": Axis("statistic of a network device: " + ", ".join(NIC_STATS), "/axes/nic_stat"),
+    "counter": Axis("event that the workload counts itself", "/counters/name"),
+    "vector": Axis("interrupt vector", "/interrupts/name"),
+    "program": Axis("program that CPUs run: a path of the workload, as process or as interrupt", "/programs/name"),
 }
 
 
@@ -76,6 +81,12 @@ _LINE_STAT_MEANING = (
     "remote_clean, remote_dirty: another node supplied it unmodified or modified; memory: DRAM supplied it; "
     "invalidations: copies dropped because of another's store; sc_failures: store-conditionals that failed; "
     "stall_fs: thread time waiting for the line; queue_fs: time requests waited in line queues at L2 and home."
+)
+
+_NIC_STAT_MEANING = (
+    "rx_frames, rx_bytes: given to the driver; missed: lost because the FIFO was full or the ring had no descriptor; paused_fs: a sender was "
+    "held back; blocked_fs: the frame at the FIFO's head waited for a descriptor; tx_frames, tx_bytes: sent (segments one by one); "
+    "rx_interrupts, tx_interrupts: raised; doorbells: tail register writes; dma_writes, dma_reads: lines; arrived: entered the FIFO."
 )
 
 DATASETS: tuple[Dataset, ...] = (
@@ -178,6 +189,18 @@ DATASETS: tuple[Dataset, ...] = (
     Dataset("/fields/sc_failures", "int", "1", ("field_use",), "Store-conditionals that failed, all threads."),
     Dataset("/fields/served", "int", "1", ("field_use", "level"), "Those operations by who served them, all threads."),
     Dataset("/fields/time_fs", "int", "fs", ("field_use", "category"), "Time of all threads at those operations, by category."),
+    Dataset("/axes/nic_stat", "text", "", ("nic_stat",), "Names of the statistics of network devices."),
+    Dataset("/nics/name", "text", "", ("nic",), "Name of the network device."),
+    Dataset("/nics/stats", "int", "1", ("nic", "nic_stat"), _NIC_STAT_MEANING),
+    Dataset("/nics/output", "int", "1", ("nic",), "1 where the frames it sends are the packets of the run."),
+    Dataset("/nics/offered_pps", "float", "1/s", ("nic",), "Frames offered to it per second."),
+    Dataset("/counters/name", "text", "", ("counter",), "Name of the event; the first is dropped packets."),
+    Dataset("/counters/count", "int", "1", ("thread", "counter"), "Times the thread counted it."),
+    Dataset("/interrupts/name", "text", "", ("vector",), "Name of the interrupt vector."),
+    Dataset("/interrupts/cpu", "int", "1", ("vector",), "CPU of the run that it interrupts."),
+    Dataset("/interrupts/raised", "int", "1", ("vector",), "Times it was raised."),
+    Dataset("/programs/name", "text", "", ("program",), "Path of the workload that the program runs."),
+    Dataset("/programs/time_fs", "int", "fs", ("thread", "program", "category"), "Time of the thread in the program, by category."),
     Dataset("/transfers/nodes", "int", "1", ("from_node", "to_node"), "Lines moved from one coherence node to another."),
     Dataset("/caches/served", "int", "1", ("thread", "level"), "Memory operations of the thread, by who served them."),
     Dataset("/latency/operations", "int", "1", ("level", "bin"), "Memory operations by who served them and by latency."),

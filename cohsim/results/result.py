@@ -29,6 +29,10 @@ class Result:
         for path, value in self.data.items():
             _check(registry.declaration(path), path, value)
 
+    def has(self, path: str) -> bool:
+        """Whether the result has the dataset: files of earlier versions lack what was declared later."""
+        return path in self.data
+
     def array(self, path: str) -> np.ndarray:
         """A numeric dataset with at least one axis."""
         value = self.data[path]

@@ -26,6 +26,14 @@ transfers_far: from another node; invalidations: copies dropped because of anoth
 that failed; stall_fs: thread time waiting for the line; queue_fs: time requests waited in line queues at L2 and home."""
 
 
+NIC_STATS = ("rx_frames", "rx_bytes", "missed", "paused_fs", "blocked_fs", "tx_frames", "tx_bytes", "rx_interrupts", "tx_interrupts",
+             "doorbells", "dma_writes", "dma_reads", "arrived")
+"""Columns of ``RunData.nic_stats``, in the core's order (NicCounter). rx_frames, rx_bytes: given to the driver; missed: frames lost because
+the FIFO was full or their ring had no descriptor; paused_fs: time a sender was held back; blocked_fs: time the frame at the FIFO's head
+waited for a descriptor; tx_frames, tx_bytes: sent, by the time their last bit left (segments count one by one); interrupts raised; doorbells:
+tail register writes; dma_writes, dma_reads: lines; arrived: frames that entered the FIFO."""
+
+
 @dataclass
 class RunData:
     """Arrays of one run. T threads (CPUs of the run), U micro-ops, C categories, L levels, N nodes, K lines."""
@@ -47,6 +55,9 @@ class RunData:
     node_transfers: np.ndarray      # int64[N, N]: lines moved from node i to node j
     latency_hist: np.ndarray        # int64[L, 64]: operations by level and floor(log2(core cycles)) (bin 0: under 2 cycles)
     transitions: dict[str, tuple[list[str], list[str], np.ndarray]]   # controller -> (states, events, int64[S, E])
+    nic_stats: np.ndarray = field(default_factory=lambda: np.zeros((0, len(NIC_STATS)), np.int64))   # int64[NICs, NIC_STATS]
+    workload_counters: np.ndarray | None = None   # int64[T, counters of the workload's devices]
+    interrupts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))   # int64[vectors] raised
     counters: dict[str, int] = field(default_factory=dict)   # home_requests, home_snoops, home_blocked_fs, memory_reads, memory_writes, ...
     memory_operations: int = 0      # loads, stores and atomics executed, whole run
     events: int = 0                 # events processed by the queue, whole run

@@ -12,10 +12,11 @@ import numpy as np
 from cohsim.errors import InputError, Problem
 from cohsim.results.lines import Placement, field_table, object_map
 from cohsim.results.result import Result
-from cohsim.results.rundata import CATEGORIES, LINE_STATS
+from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS
 
 IDLE = CATEGORIES.index("idle")
 STAT = {name: column for column, name in enumerate(LINE_STATS)}
+NIC_STAT = {name: column for column, name in enumerate(NIC_STATS)}
 FS_PER_NS = 1_000_000
 FS_PER_S = 10**15
 SUMMARY_LINES = 256  # rows of the summary's list of lines; /lines of the result file has all
@@ -51,6 +52,10 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = SU
         "cpu_utilization": float(utilization[chosen].mean()),
         "cpu_utilization_per_cpu": utilization.tolist(),
         "time_shares": _shares(time[chosen].sum(axis=0)),
+        "cpus_detail": cpu_details(result),
+        "nics": nic_rows(result, measured_fs),
+        "counters": _counters(result, chosen),
+        "programs": program_rows(result, chosen, measured_fs),
         "functions": profile(result, "functions", chosen),
         "primitives": profile(result, "primitives", chosen),
         "lines": hot_lines(result, top_lines),
@@ -79,6 +84,8 @@ def _rates(result: Result, chosen: np.ndarray, measured_fs: int) -> dict[str, An
     ``dropped``: the receive queue was full; ``tx_dropped``: the egress link, which all CPUs share, was too far behind.
     """
     seconds = measured_fs / FS_PER_S
+    if result.has("/nics/name") and result.names("/nics/name"):
+        return _nic_rates(result, seconds)
     iterations = int(result.array("/threads/iterations")[chosen].sum())
     per_second = iterations / seconds if seconds else 0.0
     frame_bytes = result.number("/run/frame_bytes")
@@ -93,6 +100,84 @@ def _rates(result: Result, chosen: np.ndarray, measured_fs: int) -> dict[str, An
         "dropped": int(result.array("/threads/dropped")[chosen].sum()) if packets else None,
         "tx_dropped": result.data.get("/network/tx_dropped", 0) if packets else None,
     }
+
+
+def _nic_rates(result: Result, seconds: float) -> dict[str, Any]:
+    """Rates where NICs carry the packets: frames that the output NICs sent. They concern the whole machine: a frame belongs to no CPU.
+
+    ``dropped``: lost in a NIC's FIFO or ring, or dropped by the workload's own queues; ``paused``: share of the time a sender was held back.
+    """
+    stats = result.array("/nics/stats")
+    out = stats[result.array("/nics/output") == 1]
+    frames, sent_bytes = int(out[:, NIC_STAT["tx_frames"]].sum()), int(out[:, NIC_STAT["tx_bytes"]].sum())
+    counted = result.array("/counters/count")
+    dropped = int(stats[:, NIC_STAT["missed"]].sum()) + int(counted[:, 0].sum() if counted.shape[1] else 0)
+    return {
+        "iterations": frames,
+        "iterations_per_second": frames / seconds if seconds else 0.0,
+        "ns_per_iteration_per_cpu": seconds * 1e9 * result.cpus / frames if frames else None,
+        "packet_rate_pps": frames / seconds if seconds else 0.0,
+        "throughput_bps": sent_bytes * 8 / seconds if seconds else 0.0,
+        "received": int(stats[:, NIC_STAT["rx_frames"]].sum()),
+        "dropped": dropped,
+        "tx_dropped": 0,
+        "offered_pps": float(result.data["/run/offered_pps"]),  # type: ignore[arg-type]
+        "paused": float(stats[:, NIC_STAT["paused_fs"]].max(initial=0) / FS_PER_S / seconds) if seconds else 0.0,
+    }
+
+
+def nic_rows(result: Result, measured_fs: int) -> list[dict[str, Any]]:
+    """One row per network device: counts in the window, and shares of it for the times."""
+    rows: list[dict[str, Any]] = []
+    if not result.has("/nics/name"):
+        return rows
+    for i, name in enumerate(result.names("/nics/name")):
+        values = dict(zip(NIC_STATS, result.array("/nics/stats")[i].tolist(), strict=True))
+        paused, blocked = values.pop("paused_fs"), values.pop("blocked_fs")
+        share = {"paused": paused / measured_fs if measured_fs else 0.0, "blocked": blocked / measured_fs if measured_fs else 0.0}
+        rows.append({"name": name, "offered_pps": float(result.array("/nics/offered_pps")[i]), **values, **share})
+    return rows
+
+
+def _counters(result: Result, chosen: np.ndarray) -> dict[str, int]:
+    if not result.has("/counters/count"):
+        return {}
+    counts = result.array("/counters/count")[chosen].sum(axis=0).tolist()
+    return dict(zip(result.names("/counters/name"), counts, strict=True))
+
+
+def program_rows(result: Result, chosen: np.ndarray, measured_fs: int) -> list[dict[str, Any]]:
+    """Busy time of the chosen threads by program (process or interrupt path), as a share of all their time, largest first."""
+    if not result.has("/programs/time_fs"):
+        return []
+    time = result.array("/programs/time_fs")[chosen].sum(axis=0)
+    busy = time.sum(axis=1) - time[:, IDLE]
+    whole = measured_fs * len(chosen)
+    rows = [
+        {"name": name, "utilization": float(busy[i] / whole) if whole else 0.0} for i, name in enumerate(result.names("/programs/name"))
+    ]
+    return sorted(rows, key=lambda row: (-row["utilization"], row["name"]))
+
+
+def cpu_details(result: Result) -> list[dict[str, Any]]:
+    """Every CPU: how busy, in which categories (shares of all its time, idle included), and the functions it spends most time in."""
+    time, functions, names = result.array("/threads/time_fs"), result.array("/functions/time_fs"), result.names("/functions/name")
+    busy = functions.sum(axis=2) - functions[:, :, IDLE]
+    rows = []
+    for cpu in range(result.cpus):
+        whole = int(time[cpu].sum())
+        order = np.argsort(-busy[cpu], kind="stable")[:3]
+        rows.append(
+            {
+                "cpu": cpu,
+                "utilization": float((whole - time[cpu, IDLE]) / whole) if whole else 0.0,
+                "shares": {name: float(time[cpu, i] / whole) for i, name in enumerate(CATEGORIES) if whole and time[cpu, i]},
+                "functions": [
+                    {"name": names[i], "share": float(busy[cpu, i] / whole)} for i in order.tolist() if whole and busy[cpu, i]
+                ],
+            }
+        )
+    return rows
 
 
 def _shares(time_fs: np.ndarray) -> dict[str, float]:
