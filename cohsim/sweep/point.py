@@ -11,7 +11,7 @@ import numpy as np
 from cohsim.errors import InputError, SimulationError
 from cohsim.experiment import Experiment, prepare
 from cohsim.results.result import Result
-from cohsim.results.summary import summarize
+from cohsim.results.summary import check_cpu, summarize
 
 DONE, FAILED, MISSING = "done", "failed", "missing"
 SUMMARY_LINES = 24  # lines kept of each point; a whole result (cohsim run -o) has all
@@ -36,10 +36,15 @@ class Point:
     measure_ns: float | None = None
     lookahead: bool = True
     check: bool = False
+    cpu: int | None = None  # summarise this CPU of the run alone
 
     def prepare(self) -> Experiment:
         """Load and compile. Raises InputError."""
-        return prepare(**asdict(self))
+        inputs = asdict(self)
+        cpu = inputs.pop("cpu")
+        experiment = prepare(**inputs)
+        check_cpu(cpu, experiment.settings.cpus)
+        return experiment
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,13 @@ class Outcome:
     host_seconds: float = 0.0
 
 
-def run_point(point: Point, cpu: int | None = None) -> Outcome:
+def run_point(point: Point) -> Outcome:
     """Run one point. A simulated system that fails, or an input that this point's combination makes invalid, is a failed outcome, not an
-    exception: the other points of a sweep go on. ``cpu``: summarise that CPU alone.
+    exception: the other points of a sweep go on.
     """
     try:
         result = point.prepare().run(command=["cohsim", "sweep"])
-        summary = summarize(result, cpu, SUMMARY_LINES)
+        summary = summarize(result, point.cpu, SUMMARY_LINES)
     except SimulationError as error:
         return Outcome(FAILED, f"{error}\n{error.report}".strip())
     except InputError as error:
