@@ -21,6 +21,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cohsim.cli.run:run_command", "Simulate a workload on a machine and report where the time goes."),
+    "sweep": ("cohsim.cli.sweep:sweep_command", "Run a workload over CPU counts, seeds, machine values, variants and layouts."),
     "report": ("cohsim.cli.report:report_command", "Print the report of a result file again."),
     "diff": ("cohsim.cli.diff:diff_command", "Print what moved from one result file to another; conditions for CI."),
     "machine": ("cohsim.cli.machine:machine_group", "Show and check machine files."),

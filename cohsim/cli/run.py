@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cohsim.cli.main import EXIT_INTERRUPTED
 from cohsim.cli.options import STDOUT, CpuList, Duration, check_output, write_json
 from cohsim.cli.progress import progress_bar
+from cohsim.errors import InputError, Problem, SimulationError
 
 
 @click.command("run")
@@ -36,6 +38,9 @@ from cohsim.cli.progress import progress_bar
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of arrivals and spreading.")
 @click.option(
+    "--seeds", type=click.IntRange(min=2), metavar="N", help="Run N seeds on all host cores and report means with 95 % confidence intervals."
+)
+@click.option(
     "--warmup", "warmup_ns", type=Duration(), help="Simulated time before the measurement, 50us (default: the workload's)."
 )
 @click.option("--measure", "measure_ns", type=Duration(), help="Simulated time that is measured, 2ms (default: the workload's).")
@@ -60,6 +65,7 @@ def run_command(
     kernel: str | None,
     overrides: tuple[str, ...],
     seed: int,
+    seeds: int | None,
     warmup_ns: float | None,
     measure_ns: float | None,
     no_lookahead: bool,
@@ -77,21 +83,24 @@ def run_command(
 
     check_output(output, "--output")
     check_output(json_target, "--json")
-    experiment = prepare(
-        machine,
-        workload,
-        cpus=cpus,
-        pin=pin,
-        variants=variants,
-        layouts=layouts,
-        kernel=kernel,
-        overrides=overrides,
-        seed=seed,
-        warmup_ns=warmup_ns,
-        measure_ns=measure_ns,
-        lookahead=not no_lookahead,
-        check=check,
-    )
+    inputs: dict[str, Any] = {
+        "cpus": cpus,
+        "pin": pin,
+        "variants": variants,
+        "layouts": layouts,
+        "kernel": kernel,
+        "overrides": overrides,
+        "warmup_ns": warmup_ns,
+        "measure_ns": measure_ns,
+        "lookahead": not no_lookahead,
+        "check": check,
+    }
+    if seeds is not None:
+        if output is not None:
+            raise InputError(Problem("--output", "holds one run, --seeds makes several", "use cohsim sweep --seeds N -o FILE for all of them"))
+        _several(machine, workload, inputs, range(seed, seed + seeds), cpu, json_target, top, progress)
+        return
+    experiment = prepare(machine, workload, seed=seed, **inputs)
     check_cpu(cpu, experiment.settings.cpus)
     with progress_bar(f"{experiment.workload.name} on {experiment.machine.name}", progress) as advance:
         result = experiment.run(advance)
@@ -107,3 +116,26 @@ def run_command(
     if summary["stop"] == "interrupted":
         click.echo("interrupted: the figures cover what ran until then", err=True)
         ctx.exit(EXIT_INTERRUPTED)
+
+
+def _several(
+    machine: str, workload: str, inputs: dict[str, Any], seeds: range, cpu: int | None, json_target: str | None, top: int, progress: bool | None
+) -> None:
+    """``--seeds``: the same run with several seeds."""
+    from cohsim.report.sweep import render_seeds, seeds_document
+    from cohsim.sweep import Point, run_points
+    from cohsim.sweep.point import DONE
+
+    points = [Point(machine, workload, seed=seed, cpu=cpu, **inputs) for seed in seeds]
+    points[0].prepare()  # input errors, before any process is started
+    with progress_bar(f"{workload} on {machine}, {len(points)} seeds", progress) as advance:
+        outcomes = run_points(points, None, None if advance is None else lambda done, all_: advance(done / all_))
+    for seed, outcome in zip(seeds, outcomes, strict=True):
+        if outcome.status != DONE:
+            what, _, report = outcome.message.partition("\n")
+            raise SimulationError(f"seed {seed}: {what}", report)
+    document = seeds_document([outcome.summary for outcome in outcomes if outcome.summary is not None])
+    if json_target is not None:
+        write_json(document, json_target)
+    if json_target != STDOUT:
+        click.echo(render_seeds(document, top), nl=False)
