@@ -18,6 +18,7 @@ core/fast.pxi          the short way for L1 hits and work
 core/source.pxi        packets, buffers, links
 core/interrupts.pxi    interrupts, idle CPUs, device registers: the thread's side of devices
 core/devices.pxi       NICs: FIFO, rings, DMA writes, interrupt moderation
+core/sharing.pxi       who takes lines from whom, lost reservations, the event log
 core/node.pxi          a private or cluster L2 under its protocol table
 core/home.pxi          the ordering point, L3 or memory-side cache, memory
 core/run.pxi           the event loop and conservative look-ahead
@@ -67,6 +68,7 @@ include "core/completion.pxi"
 include "core/recorded.pxi"
 include "core/source.pxi"
 include "core/interrupts.pxi"
+include "core/sharing.pxi"
 include "core/node.pxi"
 include "core/home.pxi"
 include "core/devices.pxi"
@@ -98,11 +100,14 @@ cdef class Simulation:
         self.arrays = {}
 
     def __init__(self, machine, node_table, home_table, uops, entry, pin, *, long long from_fs, long long until_fs,
-                 unsigned long long seed=1, bint lookahead=True, bint check=False, int line_table=65536):
+                 unsigned long long seed=1, bint lookahead=True, bint check=False, int line_table=65536, int pair_table=65536, log_lines=(),
+                 long long log_events=0):
         """Build the state.
 
         ``machine``: CompiledMachine; ``node_table``, ``home_table``: FlatTable; ``uops``: UOP[U]; ``entry``: first micro-op of each CPU;
-        ``pin``: machine CPU number of each CPU of the run. Raises ValueError for shapes that do not fit.
+        ``pin``: machine CPU number of each CPU of the run; ``line_table``, ``pair_table``: rows (powers of two) of the table of lines and
+        of the tables of who took lines from whom; ``log_lines``: addresses whose first ``log_events`` events are kept.
+        Raises ValueError for shapes that do not fit.
         """
         if uops.dtype != UOP or uops.ndim != 1 or not len(uops):
             raise ValueError("uops must be a non-empty one-dimensional UOP array")
@@ -133,6 +138,7 @@ cdef class Simulation:
         self._agents(machine, pin, entry, seed)
         self._pools()
         self._statistics(line_table)
+        self._sharing(pair_table, log_lines, log_events)
 
     cdef void* _zeros(self, str name, shape, dtype):
         # Zeroed memory on a host cache line boundary, kept by an array; a named one is a result.
@@ -239,6 +245,7 @@ cdef class Simulation:
                 n.ways[j].qhead = n.ways[j].qtail = -1
                 n.ways[j].served = -1
                 n.ways[j].writer = -1
+                n.ways[j].write_thread = n.ways[j].read_thread = n.ways[j].from_thread = -1
         rng = np.random.Generator(np.random.PCG64(seed))
         for i in range(s.n_threads):
             th = &s.threads[i]
@@ -315,6 +322,23 @@ cdef class Simulation:
             s.lkey[j] = -1
         s.transfers = <int64_t*>self._zeros("node_transfers", (s.nodes, s.nodes), np.int64)
         s.hist = <int64_t*>self._zeros("latency_hist", (NLEVEL, HISTBINS), np.int64)
+
+    def _sharing(self, int pair_table, log_lines, long long log_events):
+        cdef Sim* s = &self.s
+        cdef int32_t i
+        s.latency = <int64_t*>self._zeros("latency", (s.n_uops, LAT), np.int64)
+        s.pair_cap = pair_table
+        while s.pair_cap * s.nodes > pair_table and s.pair_cap > 256:
+            s.pair_cap //= 2
+        s.pairs = <int64_t*>self._zeros("pairs", (s.nodes, s.pair_cap, PAIR), np.int64)
+        s.log_cap = log_events if log_lines else 0
+        if log_lines and (len(log_lines) > MAXLOG or log_events < 1):
+            raise ValueError(f"the event log takes up to {MAXLOG} lines and at least one event")
+        for i, address in enumerate(log_lines):
+            s.log_line[i] = address >> s.line_shift
+        s.n_log = len(log_lines)
+        s.log = <int64_t*>self._zeros("log", (s.n_cores + s.nodes, s.log_cap, LOGROW), np.int64)
+        s.log_count = <int64_t*>self._zeros("log_count", s.n_cores + s.nodes, np.int64)
 
     def __dealloc__(self):
         free(self.s.heap)
@@ -583,3 +607,8 @@ cdef class Simulation:
     def totals(self):
         """(memory operations, events, line table overflow) of the whole run."""
         return self.s.memops, self.s.events, self.s.loverflow
+
+    @property
+    def pairs_lost(self):
+        """Takes and lost reservations that found the pair table full."""
+        return self.s.pairs_lost

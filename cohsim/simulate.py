@@ -24,12 +24,13 @@ LINK_BACKLOG_FRAMES = 512
 
 def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple[int, ...] | None = None, seed: int = 1,
              lookahead: bool = True, check: bool = False, warmup_ns: float | None = None, measure_ns: float | None = None,
-             progress: Callable[[float], None] | None = None, streams: Sequence[Iterator[np.ndarray]] | None = None) -> RunData:
+             progress: Callable[[float], None] | None = None, streams: Sequence[Iterator[np.ndarray]] | None = None,
+             log_lines: Sequence[int] = (), log_events: int = 0) -> RunData:
     """Run ``workload`` on ``machine`` and return the measured arrays.
 
     ``pin`` maps CPU i of the run to a CPU number of the machine (default: 0..N-1). ``progress`` is called a few times a
-    second with the fraction done. ``streams``: recorded operations of each CPU in chunks (RECORD arrays), instead of the program. A
-    KeyboardInterrupt stops the run; what was measured until then is returned with ``stop == "interrupted"``. Raises
+    second with the fraction done. ``streams``: recorded operations of each CPU in chunks (RECORD arrays), instead of the program.
+    ``log_lines``: addresses of lines whose first ``log_events`` events of the measured time are kept. A KeyboardInterrupt stops the run; what was measured until then is returned with ``stop == "interrupted"``. Raises
     :class:`cohsim.errors.InputError` for options that do not fit, :class:`cohsim.errors.SimulationError` on deadlock, with the report.
     """
     begun = time.perf_counter()
@@ -45,7 +46,7 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
     end = start + round(min(measure, FOREVER_NS) * FS_PER_NS)
     node, home = flat_tables(machine.protocol)
     sim = Simulation(machine, node, home, workload.uops, workload.entry, pins, from_fs=start, until_fs=end, seed=seed,
-                     lookahead=lookahead, check=check)
+                     lookahead=lookahead, check=check, log_lines=tuple(log_lines), log_events=log_events)
     for address, size, value in workload.memory:
         sim.write_memory(address, size, value)
     if workload.source is not None:
@@ -123,6 +124,7 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
     used = np.flatnonzero((a["line_key"] >= 0) & a["line_stats"].any(axis=1))
     used = used[np.argsort(a["line_key"][used], kind="stable")]
     node, home = flat_tables(machine.protocol)
+    log = _log(a["log"], a["log_count"], machine.line_bytes)
     return RunData(
         stop="finished" if stop == "empty" else stop, stop_report="", measured_fs=end - start, total_fs=end,
         time_fs=a["time_fs"], count=a["count"], served=a["served"], sc_failures=a["sc_failures"], iterations=a["iterations"],
@@ -130,4 +132,34 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
         line_stats=a["line_stats"][used], line_overflow=overflow, node_transfers=a["node_transfers"], latency_hist=a["latency_hist"],
         transitions={"node": (node.states, node.events, a["node_fired"]), "home": (home.states, home.events, a["home_fired"])},
         **({"nic_stats": a["nic_counters"], "workload_counters": a["counts"], "interrupts": a["vector_raised"]} if workload.devices else {}),
-        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host)
+        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host,
+        pairs=_pairs(a["pairs"], machine.line_bytes), pairs_lost=sim.pairs_lost, uop_latency=a["latency"],
+        log=log, log_lost=int(a["log_count"].sum()) - (0 if log is None else len(log)))
+
+
+def _pairs(tables: np.ndarray, line_bytes: int) -> np.ndarray:
+    """The nodes' tables as one, RunData.pairs: equal pairs are added up."""
+    rows = tables[tables[:, :, 0] != 0]
+    keys, place = np.unique(rows[:, :3], axis=0, return_inverse=True)
+    sums = np.zeros((len(keys), 2), np.int64)
+    np.add.at(sums, place.reshape(-1), rows[:, 3:])
+    both = np.stack([keys[:, 2] >> 32, keys[:, 2] << 32 >> 32], axis=1)
+    return np.concatenate([keys[:, :1], keys[:, 1:2] * line_bytes, both, sums], axis=1)
+
+
+def _log(logs: np.ndarray, counts: np.ndarray, line_bytes: int) -> np.ndarray | None:
+    """The agents' logs as one, RunData.log: as many of the earliest events as one agent's log holds. None without a log.
+
+    Each log is in its agent's own order, which may put a grant that waits for its bank behind a later event: hence the sort.
+    """
+    capacity = logs.shape[1]
+    if not capacity:
+        return None
+    # An agent whose log is full knows nothing of what came later.
+    known = min((int(logs[i, -1, 0]) for i in np.flatnonzero(counts > capacity)), default=None)
+    rows = np.concatenate([logs[i, : min(int(n), capacity)] for i, n in enumerate(counts)])
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    if known is not None:
+        rows = rows[rows[:, 0] < known]
+    rows = rows[:capacity]
+    return np.column_stack([rows[:, :4], rows[:, 4] * line_bytes, rows[:, 5:7], rows[:, 7] & 0xFF, rows[:, 7] >> 8])

@@ -18,7 +18,7 @@ from cohsim.simulate import simulate
 from cohsim.workload import load_workload
 
 ARRAYS = ("time_fs", "count", "served", "sc_failures", "iterations", "received", "dropped", "line_address", "line_stats", "node_transfers",
-          "latency_hist")
+          "latency_hist", "pairs", "uop_latency")
 
 
 def digest(machine_name: str, name: str, cpus: int, lookahead: bool) -> str:

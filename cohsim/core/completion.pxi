@@ -130,6 +130,8 @@ cdef void core_complete(Sim* s, int32_t core, int32_t r, int64_t t) noexcept nog
     cdef int32_t k, i
     cdef int64_t line = q.line
     cdef int32_t level = q.level
+    if s.n_log:
+        log_event(s, src_core(s, core), t, LG_ANSWER, line, q.thread, q.uop, -1, -1, level)
     if q.kind == OP_STORE:
         store_done(s, th, r, t)
         return

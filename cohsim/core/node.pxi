@@ -1,6 +1,10 @@
 # Node controller: the L2 tags of a private or cluster cache, run by the protocol's node table. Local requests to one line
 # are served one at a time; a snoop enters between them. For a private cache the controller runs inside its core's own step.
 
+cdef enum:
+    SUPPLIES = A_RCLEAN | A_RCLEANGONE | A_RDIRTY | A_RDIRTYGONE | A_ROWNED     # answers with data
+
+
 cdef inline bint transient(uint8_t state) noexcept nogil:
     return state >= S_IS
 
@@ -47,19 +51,8 @@ cdef inline int64_t* reservation(Sim* s, Thread* th) noexcept nogil:
     return &s.nodes_[th.node].reservation[(th.core - th.node * s.cores_per_node) * s.threads_per_core + th.slot]
 
 
-cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t except_thread) noexcept nogil:
-    # Line granularity; all threads of the node but the one that stores.
-    cdef int32_t i
-    cdef int64_t* own = NULL
-    if except_thread >= 0:
-        own = reservation(s, &s.threads[except_thread])
-    for i in range(s.cores_per_node * s.threads_per_core):
-        if n.reservation[i] == line and &n.reservation[i] != own:
-            n.reservation[i] = -1
-
-
-cdef inline int32_t drop_l1s(Sim* s, Node* n, Way* w, uint8_t mask, int64_t t) noexcept nogil:
-    # Tell the L1s in `mask` to drop the line. Returns whether any had to.
+cdef inline int32_t drop_l1s(Sim* s, Node* n, Way* w, uint8_t mask, Req* cause, int64_t t) noexcept nogil:
+    # Tell the L1s in `mask` to drop the line (because of `cause`, or NULL). Returns whether any had to.
     cdef int32_t c, any_ = 0
     if s.l2_private:
         l1_drop(s, &s.cores[n.id], w.tag)
@@ -68,8 +61,14 @@ cdef inline int32_t drop_l1s(Sim* s, Node* n, Way* w, uint8_t mask, int64_t t) n
         if mask >> c & 1:
             send(s, t + s.l2_hop, src_node(s, n.id), EV_CORE_INV, n.id * s.cores_per_node + c, w.tag, 0, 0)
             line_count(s, w.tag, LS_INVALIDATIONS, 1, t)
+            if s.n_log:
+                log_drop(s, n, w.tag, LG_DROP, s.cores[n.id * s.cores_per_node + c].threads[0], cause, t)
             any_ = 1
     return any_
+
+
+cdef inline void log_drop(Sim* s, Node* n, int64_t line, int32_t kind, int32_t thread, Req* cause, int64_t t) noexcept nogil:
+    log_event(s, src_node(s, n.id), t, kind, line, thread, -1, -1 if cause == NULL else cause.thread, -1 if cause == NULL else cause.uop, n.id)
 
 
 cdef inline void perform_store(Sim* s, Req* q) noexcept nogil:
@@ -122,6 +121,8 @@ cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
         n.wb[k].state = s.node_next[idx]
         n.wb[k].qhead = -1
         n.wb[k].qtail = -1
+        n.wb[k].thread = w.write_thread if w.write_thread >= 0 else w.read_thread
+        n.wb[k].uop = w.write_uop if w.write_thread >= 0 else w.read_uop
         n.n_wb += 1
         if measuring(s, t):
             s.writebacks += 1
@@ -129,8 +130,10 @@ cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
     s.node_fired[idx] += 1
     if measuring(s, t):
         s.evictions += 1
-    kill_reservations(s, n, w.tag, -1)
-    drop_l1s(s, n, w, w.l1mask, t)
+    kill_reservations(s, n, w.tag, -1, -1, t)
+    if s.n_log:
+        log_drop(s, n, w.tag, LG_DROP, -1, NULL, t)
+    drop_l1s(s, n, w, w.l1mask, NULL, t)
     set_tag(n, w, -1)
     w.state = S_I
     return v
@@ -158,6 +161,21 @@ cdef inline int32_t local_level(Way* w, int32_t core) noexcept nogil:
     return L_L2
 
 
+cdef void log_grant(Sim* s, Node* n, Way* w, Req* q, int64_t start) noexcept nogil:
+    # The line is there for q: from whom, and whether to write it.
+    cdef int32_t thread = -1, uop = -1
+    cdef int64_t writable = 1 if q.kind == OP_STORE or q.kind == OP_RMW or q.kind == OP_SC else 0
+    if w.served >= 0:
+        thread, uop = w.from_thread, w.from_uop
+    elif w.write_thread >= 0 and w.write_thread != q.thread:
+        thread, uop = w.write_thread, w.write_uop
+    log_event(s, src_node(s, n.id), start, LG_GRANT, q.line, q.thread, q.uop, thread, uop, q.level | (writable << 8))
+
+
+cdef void log_store(Sim* s, int32_t thread, int32_t uop, int64_t line, int64_t t) noexcept nogil:
+    log_event(s, src_node(s, s.threads[thread].node), t, LG_STORE, line, thread, uop, -1, -1, 0)
+
+
 cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept nogil:
     cdef Req* q = &s.reqs[r]
     cdef Thread* th = &s.threads[q.thread]
@@ -165,9 +183,14 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
     cdef int64_t service = 0 if w.served >= 0 else s.l2_service
     cdef int64_t hold = s.l2_load_line if s.l2_load_line > service else service
     q.level = local_level(w, core)
+    take_served(s, n, w, q, 0, start, start if s.l2_private else start + service + s.l2_hop)
+    if s.n_log:
+        log_grant(s, n, w, q, start)
+    used_by(w, False, q.thread, q.uop)
     w.served = -1
     if q.kind == OP_LL:
         reservation(s, th)[0] = q.line
+        n.reservation_uop[core * s.threads_per_core + th.slot] = q.uop
         line_count(s, q.line, LS_ATOMICS, 1, start)
     else:
         line_count(s, q.line, LS_LOADS, 1, start)
@@ -190,30 +213,38 @@ cdef void serve_store(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcep
     cdef int64_t hold = s.l2_store_line
     cdef uint8_t others = w.l1mask & ~(<uint8_t>1 << core)
     q.level = local_level(w, core)
+    if not s.l2_private and others and hold < s.l1_inv:
+        hold = s.l1_inv
+    take_served(s, n, w, q, others, start, start if s.l2_private else start + hold + s.l2_hop)
+    if s.n_log:
+        log_grant(s, n, w, q, start)
+    used_by(w, True, q.thread, q.uop)
     w.served = -1
     line_count(s, q.line, LS_STORES if q.kind == OP_STORE else LS_ATOMICS, 1, start)
     if q.level == L_CLUSTER:
         line_count(s, q.line, LS_NEAR, 1, start)
-    kill_reservations(s, n, q.line, q.thread)
+    kill_reservations(s, n, q.line, q.thread, q.uop, start)
     if q.kind == OP_SC:
         reservation(s, th)[0] = -1
     w.writer = <int8_t>core
     if s.l2_private:
         perform_store(s, q)
+        if s.n_log:
+            log_store(s, q.thread, q.uop, q.line, start)
         l1_fill(s, &s.cores[n.id], q.line, 2, <int32_t>(w - n.ways))
         if q.kind == OP_RMW:
             w.busy_until = start + s.locked
         respond(s, n, r, start)
         return
     if others:
-        drop_l1s(s, n, w, others, start)
+        drop_l1s(s, n, w, others, q, start)
         w.l1mask &= <uint8_t>1 << core
-        if hold < s.l1_inv:
-            hold = s.l1_inv
         w.busy_until = start + hold
         send(s, start + hold, src_node(s, n.id), EV_NODE_DONE, n.id, r, 0, 0)
     else:
         perform_store(s, q)
+        if s.n_log:
+            log_store(s, q.thread, q.uop, q.line, start)
         w.busy_until = start + hold
         respond(s, n, r, start + hold)
 
@@ -241,6 +272,8 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
         q.level = local_level(w, s.threads[q.thread].core - n.id * s.cores_per_node)
         w.served = -1
         line_count(s, q.line, LS_SCFAIL, 1, start)
+        if s.n_log:
+            log_event(s, src_node(s, n.id), start, LG_FAIL, q.line, q.thread, q.uop, -1, -1, 0)
         if not s.l2_private:
             w.busy_until = start + (s.l2_load_line if s.l2_load_line > s.l2_service else s.l2_service)
         respond(s, n, r, start + s.l2_service)
@@ -265,6 +298,8 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
         return 1
     start += s.l2_hit if s.l2_private else s.l2_service
     w.served = -1
+    w.from_thread = -1
+    w.from_data = 0
     n.outstanding += 1
     to_home(s, n, q.line, H_GETS if ops & A_GETS else (H_GETM if ops & A_GETM else H_UPG), 0, start)
     return 0
@@ -384,6 +419,7 @@ cdef void node_request(Sim* s, Node* n, int32_t r, int64_t t) noexcept nogil:
         w.l1mask = 0
         w.writer = -1
         w.served = -1
+        forget_users(w)
         w.qhead = -1
         w.qtail = -1
     w = &n.ways[wi]
@@ -426,6 +462,7 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
     cdef int32_t idx, state = S_I
     cdef uint32_t ops
     cdef Way* w
+    cdef Req* taker
     cdef int64_t leave
     if n.snoop_free > t:
         t = n.snoop_free
@@ -441,13 +478,19 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
     s.node_fired[idx] += 1
     if wi >= 0:
         w = &n.ways[wi]
+        taker = snooping_request(s, line) if ops & (A_DROP | SUPPLIES) else NULL
+        note_holder(s, line, taker, w.write_thread if w.write_thread >= 0 else w.read_thread,
+                    w.write_uop if w.write_thread >= 0 else w.read_uop, (ops & SUPPLIES) != 0)
+        if s.n_log and ops & (A_DROP | SUPPLIES):
+            log_drop(s, n, line, LG_DROP if ops & A_DROP else LG_DOWNGRADE, -1, taker, t)
         if ops & A_DROP:
             line_count(s, line, LS_INVALIDATIONS, 1, t)
-            kill_reservations(s, n, line, -1)
-            if drop_l1s(s, n, w, w.l1mask, t):
+            kill_reservations(s, n, line, -1 if taker == NULL else taker.thread, -1 if taker == NULL else taker.uop, t)
+            if drop_l1s(s, n, w, w.l1mask, taker, t):
                 leave = t + s.l1_inv
             w.l1mask = 0
             w.writer = -1
+            forget_users(w)
         elif s.l2_private and s.perm[w.state] == 2 and s.perm[s.node_next[idx]] < 2:
             l1_perm(s, &s.cores[n.id], line, 1)
         w.state = s.node_next[idx]
@@ -472,6 +515,8 @@ cdef void node_snoop(Sim* s, Node* n, int64_t line, int32_t ev, int64_t t) noexc
                 return
             s.node_fired[idx] += 1
             n.wb[k].state = s.node_next[idx]
+            if s.node_ops[idx] & (A_DROP | SUPPLIES):
+                note_holder(s, line, snooping_request(s, line), n.wb[k].thread, n.wb[k].uop, (s.node_ops[idx] & SUPPLIES) != 0)
             snoop_answer(s, n, line, s.node_ops[idx], t)
             return
         snoop_apply(s, n, -1, line, ev, t)

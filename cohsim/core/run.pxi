@@ -114,6 +114,8 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     elif kind == EV_NODE_DONE:
         q = &s.reqs[e.b]
         perform_store(s, q)
+        if s.n_log:
+            log_store(s, q.thread, q.uop, q.line, e.time)
         respond(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
     elif kind == EV_CORE_INV:
         delivery_done(s, e.a, e.time)

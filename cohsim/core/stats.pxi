@@ -80,6 +80,7 @@ cdef inline int32_t latency_bin(Sim* s, int64_t took) noexcept nogil:
 
 
 cdef inline void count_served(Sim* s, Thread* th, int32_t uop, int32_t level, int64_t t, int64_t took) noexcept nogil:
+    cdef int32_t bin_
     s.memops += 1
     if not measuring(s, t):
         return
@@ -87,7 +88,10 @@ cdef inline void count_served(Sim* s, Thread* th, int32_t uop, int32_t level, in
         s.hot[(<int64_t>th.id * s.n_uops + uop) * HOT + HOT_LEVEL[level]] += 1
     else:
         s.served[(<int64_t>th.id * s.n_uops + uop) * NLEVEL + level] += 1
-    s.hist[level * HISTBINS + latency_bin(s, took)] += 1
+    bin_ = latency_bin(s, took)
+    s.hist[level * HISTBINS + bin_] += 1
+    if level > L_L1:
+        count_latency(s, uop, took, bin_)
 
 
 cdef inline int32_t level_category(int32_t level) noexcept nogil:

@@ -90,7 +90,10 @@ cdef void sb_act(Sim* s, Thread* th, int64_t t) noexcept nogil:
             if w.state != s.node_next[idx]:
                 s.node_fired[idx] += 1
                 w.state = s.node_next[idx]
-            kill_reservations(s, n, e.line, th.id)
+            kill_reservations(s, n, e.line, th.id, e.uop, t)
+            used_by(w, True, th.id, e.uop)
+            if s.n_log:
+                log_store(s, th.id, e.uop, e.line, t)
             l1_fill(s, c, e.line, 2, wi)
             image_write(s, e.addr, e.size, <uint64_t>e.value)
             count_served(s, th, e.uop, L_L1 if l1 != NULL else L_L2, t, t - e.ready + cost)

@@ -366,12 +366,21 @@ cdef struct Way:
     uint8_t l1mask
     int8_t writer          # core (in the node) that wrote last since the fill, -1 none
     uint8_t wake           # an EV_NODE_LINE is under way
-    uint8_t pad[28]        # one host cache line
+    int32_t write_uop      # who wrote last since the fill, and who fetched or loaded last: what a taker takes the line from
+    int32_t read_uop
+    int32_t from_uop       # whose copy the home took for the request under way
+    int16_t write_thread   # -1: nobody
+    int16_t read_thread
+    int16_t from_thread
+    uint8_t from_data      # that copy supplies the data
+    uint8_t pad[9]         # one host cache line
 
 cdef struct WriteBack:
     int64_t line
     int32_t qhead
     int32_t qtail
+    int32_t uop            # who used it last
+    int16_t thread
     uint8_t state
     uint8_t used
 
@@ -390,6 +399,8 @@ cdef struct Node:
     int64_t* tags          # copies of Way.tag, kept by set_tag: a look-up reads nothing else
     Way* ways
     int64_t reservation[MAXNODE]   # by hardware thread: line, or -1
+    int32_t reservation_uop[MAXNODE]
+    int64_t pairs          # rows of its pair table in use
     WriteBack wb[MAXWB]
 
 cdef struct Txn:
@@ -569,6 +580,14 @@ cdef struct Sim:
     int64_t* lstat
     int64_t lcap, lused, loverflow
     int64_t* transfers     # [N, N]
+    int64_t* latency       # [U, LAT]: operations beyond the L1, all threads
+    int64_t* pairs         # [N, pair_cap, PAIR]
+    int64_t pair_cap, pairs_lost
+    int64_t* log           # [cores + N, log_cap, LOGROW]
+    int64_t* log_count     # [cores + N]
+    int64_t log_cap
+    int64_t log_line[16]
+    int32_t n_log
     int64_t* hist          # [L, 64]
     int64_t* node_fired
     int64_t* home_fired

@@ -33,6 +33,25 @@ the FIFO was full or their ring had no descriptor; paused_fs: time a sender was 
 waited for a descriptor; tx_frames, tx_bytes: sent, by the time their last bit left (segments count one by one); interrupts raised; doorbells:
 tail register writes; dma_writes, dma_reads: lines; arrived: frames that entered the FIFO."""
 
+PAIR_COLUMNS = ("kind", "address", "first", "second", "count", "latency_fs")
+"""Columns of ``RunData.pairs``; kind is a PAIR_* value. address: first byte of the line, that of instance 0 where the instances of an object lie
+alike on their lines; first, second: micro-ops or threads, -1 unknown; latency_fs: of the takers' operations, from leaving the thread to the answer."""
+
+PAIR_TAKE, PAIR_KILL, PAIR_CPU_TAKE, PAIR_CPU_KILL = 1, 16, 17, 18
+"""PAIR_TAKE + level: micro-op ``first`` got the line that ``second`` had used last (written since it came there, else fetched), served by the
+level: L2 (from a sibling), cluster, remote_clean, remote_dirty; upgrade, home, memory: others' copies had to go, ``second`` is the one that
+went last. PAIR_KILL: a store of micro-op ``first`` (-1: eviction) ended the reservation of load-and-reserve ``second``. PAIR_CPU_*: the same by thread."""
+
+LATENCY_BINS = 30
+"""The last bin of ``RunData.uop_latency`` holds everything beyond."""
+
+LOG_COLUMNS = ("time_fs", "kind", "thread", "uop", "address", "by_thread", "by_uop", "level", "writable")
+LOG_KINDS = ("issue", "answer", "grant", "store", "drop", "downgrade", "reservation_lost", "sc_failed")
+"""Events of a logged line. issue, answer: an operation leaves the thread, its answer is back; grant: the line is at the
+node of the thread and serves it, taken from ``by``; store: a store takes effect; drop, downgrade: the copy of a cluster L1
+(thread: its first), or of a whole node (thread -1; level is the node), goes or may no longer be written, because of ``by``
+(-1: eviction); reservation_lost: ``by`` stored; sc_failed. -1: does not apply."""
+
 
 @dataclass
 class RunData:
@@ -62,3 +81,9 @@ class RunData:
     memory_operations: int = 0      # loads, stores and atomics executed, whole run
     events: int = 0                 # events processed by the queue, whole run
     host_seconds: float = 0.0
+    pairs: np.ndarray = field(default_factory=lambda: np.zeros((0, len(PAIR_COLUMNS)), np.int64))   # int64[P, len(PAIR_COLUMNS)], sorted
+    pairs_lost: int = 0             # records of pairs that found the table full (counted, not attributed)
+    uop_latency: np.ndarray | None = None   # int64[U, 2 + LATENCY_BINS]: sum, maximum (fs), operations by floor(log2(core cycles)), all
+                                    # threads, of operations that neither the store buffer nor the L1 served; None: not recorded
+    log: np.ndarray | None = None   # int64[E, len(LOG_COLUMNS)] by time; None: no line was to be logged
+    log_lost: int = 0               # later events of these lines, beyond the bound

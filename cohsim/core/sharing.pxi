@@ -1,0 +1,170 @@
+# Who takes lines from whom, whose store ends whose reservation, and the event log of chosen lines. Nothing here decides anything: it is
+# written where a line moves, is dropped or a reservation is lost, never on a hit.
+#
+# Pairs are counted in one bounded open-addressing table per node (of the taker; of the victim for lost reservations). A node's records are
+# made in the same order with and without look-ahead, so even what does not fit any more (counted in pairs_lost) is the same.
+
+cdef enum:
+    PAIR = 5               # int64 of a row: kind (0 free), line, first << 32 | second, count, fs
+    KIND_TAKE = 1          # + Level of the taker's access; first, second: micro-ops of taker and holder
+    KIND_KILL = 16         # micro-ops of killer and victim
+    KIND_CPU_TAKE = 17     # threads of taker and holder
+    KIND_CPU_KILL = 18
+    LAT = 32               # int64 of a micro-op's latency record: sum, maximum, then LATBINS counts by floor(log2(cycles))
+    LATBINS = 30
+    LOGROW = 8             # time, kind, thread, micro-op, line, other thread, other micro-op, level | writable << 8
+    MAXLOG = 16            # lines of the event log
+
+cdef enum LogKind:
+    LG_ISSUE, LG_ANSWER, LG_GRANT, LG_STORE, LG_DROP, LG_DOWNGRADE, LG_LOST, LG_FAIL
+
+
+cdef inline int64_t sharing_line(Sim* s, int64_t line, int32_t uop) noexcept nogil:
+    # The instances of an object that lie alike on their lines count as one: the line of instance 0.
+    cdef Uop* u
+    if uop >= 0:
+        u = &s.uops[uop]
+        if u.stride and u.areg < 0 and not u.stride & (s.line_bytes - 1):
+            return u.base >> s.line_shift
+    return line
+
+
+cdef void pair_add(Sim* s, Node* n, int64_t kind, int64_t line, int32_t first, int32_t second, int64_t fs) noexcept nogil:
+    cdef int64_t both = (<int64_t>first << 32) | <int64_t><uint32_t>second
+    cdef uint64_t h = (<uint64_t>line * <uint64_t>0x9E3779B97F4A7C15) ^ (<uint64_t>(both + kind) * <uint64_t>0xC2B2AE3D27D4EB4F)
+    cdef int64_t i = <int64_t>(h >> 36) & (s.pair_cap - 1)
+    cdef int64_t* row
+    while True:
+        row = &s.pairs[(n.id * s.pair_cap + i) * PAIR]
+        if row[0] == kind and row[1] == line and row[2] == both:
+            break
+        if row[0] == 0:
+            if n.pairs * 4 >= s.pair_cap * 3:
+                s.pairs_lost += 1
+                return
+            n.pairs += 1
+            row[0] = kind
+            row[1] = line
+            row[2] = both
+            break
+        i = (i + 1) & (s.pair_cap - 1)
+    row[3] += 1
+    row[4] += fs
+
+
+cdef void count_take(Sim* s, Node* n, Req* q, int32_t how, int32_t thread, int32_t uop, int64_t t, int64_t done) noexcept nogil:
+    # q's thread got at t a line that `thread` used last (-1: not known which); its answer comes at `done`.
+    cdef int64_t line
+    if not measuring(s, t):
+        return
+    line = sharing_line(s, q.line, q.uop)
+    pair_add(s, n, KIND_TAKE + how, line, q.uop, uop, done - q.issued)
+    pair_add(s, n, KIND_CPU_TAKE, line, q.thread, thread, done - q.issued)
+
+
+cdef void take_served(Sim* s, Node* n, Way* w, Req* q, uint8_t others, int64_t t, int64_t done) noexcept nogil:
+    # Called before the access changes the line's history. `others`: L1s of the cluster that must drop their copies for it.
+    if w.served >= 0:
+        if w.from_thread >= 0:
+            count_take(s, n, q, w.served, w.from_thread, w.from_uop, t, done)
+    elif not s.l2_private:
+        if w.write_thread >= 0 and w.write_thread != q.thread:
+            count_take(s, n, q, local_level(w, s.threads[q.thread].core - n.id * s.cores_per_node), w.write_thread, w.write_uop, t, done)
+        elif others:
+            if w.read_thread >= 0 and others >> (s.threads[w.read_thread].core - n.id * s.cores_per_node) & 1:
+                count_take(s, n, q, L_UPGRADE, w.read_thread, w.read_uop, t, done)
+            else:
+                count_take(s, n, q, L_UPGRADE, -1, -1, t, done)
+
+
+cdef inline void used_by(Way* w, bint write, int32_t thread, int32_t uop) noexcept nogil:
+    if write:
+        w.write_thread = <int16_t>thread
+        w.write_uop = uop
+    else:
+        w.read_thread = <int16_t>thread
+        w.read_uop = uop
+
+
+cdef inline void forget_users(Way* w) noexcept nogil:
+    w.write_thread = w.read_thread = -1
+
+
+cdef inline Req* snooping_request(Sim* s, int64_t line) noexcept nogil:
+    # The operation on whose behalf the home snoops the line, NULL for a recall. It heads its line's queue while it waits for the home.
+    cdef int32_t x = txn_find(s, line), wi
+    cdef Node* n
+    if x < 0 or s.txns[x].requester < 0:
+        return NULL
+    n = &s.nodes_[s.txns[x].requester]
+    wi = l2_find(s, n, line)
+    if wi < 0 or n.ways[wi].qhead < 0 or s.reqs[n.ways[wi].qhead].kind == 0:
+        return NULL
+    return &s.reqs[n.ways[wi].qhead]
+
+
+cdef void note_holder(Sim* s, int64_t line, Req* taker, int32_t thread, int32_t uop, bint data) noexcept nogil:
+    # A snooped copy tells the requester who used it last: the copy that supplies the data, or else the last one that had to go.
+    cdef Node* n
+    cdef Way* w
+    if taker == NULL or thread < 0:
+        return
+    n = &s.nodes_[s.threads[taker.thread].node]
+    w = &n.ways[l2_find(s, n, line)]
+    if data or not w.from_data:
+        w.from_thread = <int16_t>thread
+        w.from_uop = uop
+        w.from_data = data
+
+
+cdef inline bint logged(Sim* s, int64_t line) noexcept nogil:
+    cdef int32_t i
+    for i in range(s.n_log):
+        if s.log_line[i] == line:
+            return True
+    return False
+
+
+cdef void log_event(Sim* s, int32_t agent, int64_t t, int32_t kind, int64_t line, int32_t thread, int32_t uop, int32_t other,
+                    int32_t other_uop, int64_t level) noexcept nogil:
+    # One bounded log per agent (cores, then nodes), each in an order that look-ahead does not change; the result keeps the earliest of all.
+    cdef int64_t* row
+    if not measuring(s, t) or not logged(s, line):
+        return
+    s.log_count[agent] += 1
+    if s.log_count[agent] > s.log_cap:
+        return
+    row = &s.log[(agent * s.log_cap + s.log_count[agent] - 1) * LOGROW]
+    row[0] = t
+    row[1] = kind
+    row[2] = thread
+    row[3] = uop
+    row[4] = line
+    row[5] = other
+    row[6] = other_uop
+    row[7] = level
+
+
+cdef void kill_reservations(Sim* s, Node* n, int64_t line, int32_t thread, int32_t uop, int64_t t) noexcept nogil:
+    # Line granularity; all threads of the node but the one that stores (-1: nobody does, the line leaves).
+    cdef int32_t i, victim
+    cdef int64_t* own = NULL
+    if thread >= 0:
+        own = reservation(s, &s.threads[thread])
+    for i in range(s.cores_per_node * s.threads_per_core):
+        if n.reservation[i] == line and &n.reservation[i] != own:
+            n.reservation[i] = -1
+            victim = s.cores[n.id * s.cores_per_node + i // s.threads_per_core].threads[i % s.threads_per_core]
+            if measuring(s, t):
+                pair_add(s, n, KIND_KILL, sharing_line(s, line, n.reservation_uop[i]), uop, n.reservation_uop[i], 0)
+                pair_add(s, n, KIND_CPU_KILL, sharing_line(s, line, n.reservation_uop[i]), thread, victim, 0)
+            if s.n_log:
+                log_event(s, src_node(s, n.id), t, LG_LOST, line, victim, n.reservation_uop[i], thread, uop, 0)
+
+
+cdef inline void count_latency(Sim* s, int32_t uop, int64_t took, int32_t bin_) noexcept nogil:
+    cdef int64_t* row = &s.latency[<int64_t>uop * LAT]
+    row[0] += took
+    if took > row[1]:
+        row[1] = took
+    row[2 + (bin_ if bin_ < LATBINS else LATBINS - 1)] += 1
