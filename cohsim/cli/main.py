@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("cohsim.cli.sweep:sweep_command", "Run a workload over CPU counts, seeds, machine values, variants and layouts."),
     "report": ("cohsim.cli.report:report_command", "Print the report of a result file again."),
     "diff": ("cohsim.cli.diff:diff_command", "Print what moved from one result file to another; conditions for CI."),
+    "plot": ("cohsim.cli.plot:plot_group", "Draw a picture of a result, a sweep or a machine."),
     "machine": ("cohsim.cli.machine:machine_group", "Show and check machine files."),
     "trace": ("cohsim.cli.trace:trace_group", "Check workloads and recorded traces, import and record them."),
     "protocol": ("cohsim.cli.protocol:protocol_group", "Print and exhaustively check coherence protocols."),
