@@ -481,3 +481,8 @@ cdef class Simulation:
     def totals(self):
         """(memory operations, events, line table overflow) of the whole run."""
         return self.s.memops, self.s.events, self.s.loverflow
+
+    @property
+    def local_turns(self):
+        """Cores' own actions that the event loop took from the schedule: with messages (``totals``) all that it does. Depends on look-ahead."""
+        return self.s.turns

@@ -121,4 +121,4 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
         received=a["received"], dropped=a["dropped"], line_address=a["line_key"][used] * machine.line_bytes,
         line_stats=a["line_stats"][used], line_overflow=overflow, node_transfers=a["node_transfers"], latency_hist=a["latency_hist"],
         transitions={"node": (node.states, node.events, a["node_fired"]), "home": (home.states, home.events, a["home_fired"])},
-        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host)
+        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host, local_turns=sim.local_turns)

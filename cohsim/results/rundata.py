@@ -49,5 +49,11 @@ class RunData:
     transitions: dict[str, tuple[list[str], list[str], np.ndarray]]   # controller -> (states, events, int64[S, E])
     counters: dict[str, int] = field(default_factory=dict)   # home_requests, home_snoops, home_blocked_fs, memory_reads, memory_writes, ...
     memory_operations: int = 0      # loads, stores and atomics executed, whole run
-    events: int = 0                 # events processed by the queue, whole run
+    events: int = 0                 # messages: events processed by the queue, whole run
     host_seconds: float = 0.0
+    local_turns: int = 0            # cores' own actions that the event loop took, whole run; like host time, no result: depends on look-ahead
+
+    @property
+    def actions(self) -> int:
+        """Everything the event loop took from its schedule: messages from the queue and cores' own turns."""
+        return self.events + self.local_turns
