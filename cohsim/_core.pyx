@@ -612,3 +612,8 @@ cdef class Simulation:
     def pairs_lost(self):
         """Takes and lost reservations that found the pair table full."""
         return self.s.pairs_lost
+
+    @property
+    def local_turns(self):
+        """Cores' own actions that the event loop took from the schedule: with messages (``totals``) all that it does. Depends on look-ahead."""
+        return self.s.turns

@@ -132,7 +132,7 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
         line_stats=a["line_stats"][used], line_overflow=overflow, node_transfers=a["node_transfers"], latency_hist=a["latency_hist"],
         transitions={"node": (node.states, node.events, a["node_fired"]), "home": (home.states, home.events, a["home_fired"])},
         **({"nic_stats": a["nic_counters"], "workload_counters": a["counts"], "interrupts": a["vector_raised"]} if workload.devices else {}),
-        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host,
+        counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host, local_turns=sim.local_turns,
         pairs=_pairs(a["pairs"], machine.line_bytes), pairs_lost=sim.pairs_lost, uop_latency=a["latency"],
         log=log, log_lost=int(a["log_count"].sum()) - (0 if log is None else len(log)))
 

@@ -44,6 +44,7 @@ SUMMARY_KEYS = {
     "measured_ns": float,
     "warmup_ns": float,
     "events": int,
+    "local_turns": int,
     "memory_operations_per_host_second": float,
 }
 LINE_KEYS = {"object", "offset", "stall_share", "transfers", "remote_dirty", "retries", "fields"}

@@ -114,6 +114,20 @@ def test_does_a_run_end_when_the_last_thread_halts(name: str, lookahead: bool) -
 
 
 @pytest.mark.parametrize("name", MACHINES)
+def test_turns_of_the_schedule_are_counted(name: str) -> None:
+    """Without look-ahead each micro-op is a turn of its own, and the start; a thread that is alone runs through in one."""
+    m = tiny_machine(name)
+    p = Program()
+    for _ in range(20):
+        p.alu(3, 3, 1)
+    p.halt()
+    w = workload(m, [p])
+    stepped, ahead = simulate(m, w, lookahead=False), simulate(m, w)
+    assert (stepped.local_turns, ahead.local_turns) == (21, 1)
+    assert stepped.events == ahead.events == 0
+
+
+@pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("arrivals", ["constant", "poisson"])
 def test_are_packet_sources_the_same_without_look_ahead(name: str, arrivals: str) -> None:
     m = tiny_machine(name)

@@ -44,6 +44,7 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
     cdef int64_t t, horizon = s.now, others, then = 0
     cdef Thread* th
     cdef Uop* u
+    s.turns += 1
     s.run_time[c.id] = FOREVER
     find_next_run(s)
     others = s.next_time + 2 * s.margin if s.next_time != FOREVER else FOREVER

@@ -592,5 +592,6 @@ cdef struct Sim:
     int64_t* node_fired
     int64_t* home_fired
     int64_t memops, events
+    int64_t turns          # cores' own actions taken from run_time: the schedule's other half beside `events`
     int64_t home_requests, home_snoops, home_blocked, memory_reads, memory_writes, writebacks, evictions, recalls
     int64_t l2_queue_fs, home_queue_fs, l2_requests, tx_dropped, gathered

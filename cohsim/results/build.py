@@ -49,7 +49,7 @@ def build_result(
         "/provenance/workload_text": workload.text,
         "/provenance/settings": _json(provenance.settings_dict()),
     }
-    host = dict(provenance.host) | {"host_seconds": float(run.host_seconds)}
+    host = dict(provenance.host) | {"host_seconds": float(run.host_seconds), "local_turns": int(run.local_turns)}
     return Result(data, host)
 
 

@@ -24,8 +24,9 @@ with h5py.File("out.h5") as f:
 Times are integers in femtoseconds, so sums are exact; divide by `/run/core_period_fs` for core cycles. Figures cover the measured
 window only (`/run/measured_fs`), warm-up is left out, unless a description says otherwise.
 
-Two runs of the same inputs and seed are identical dataset for dataset on every host. What depends on the host (host name, start
-time, duration, versions, commit, command) is in attributes of `/provenance`, nowhere else. The file is written to a temporary
+Two runs of the same inputs and seed are identical dataset for dataset on every host. What depends on the host or on how the engine went
+about it (host name, start time, duration, versions, commit, command; `local_turns`: the cores' own actions that the event loop took, fewer with
+look-ahead) is in attributes of `/provenance`, nowhere else. The file is written to a temporary
 name and renamed when it is complete: a run that is killed leaves no half file.
 
 The root attribute `schema_version` is {version}; it is raised when a dataset changes its meaning, unit or axes or is removed, not

@@ -112,7 +112,7 @@ DATASETS: tuple[Dataset, ...] = (
     Dataset("/run/core_period_fs", "int", "fs", (), "One core clock cycle."),
     Dataset("/run/line_bytes", "int", "B", (), "Size of a cache line."),
     Dataset("/run/memory_operations", "int", "1", (), "Loads, stores and atomics executed, whole run with warm-up."),
-    Dataset("/run/events", "int", "1", (), "Events the engine processed, whole run with warm-up."),
+    Dataset("/run/events", "int", "1", (), "Messages that the engine processed, whole run with warm-up; cores' own turns: attribute local_turns."),
     Dataset("/run/line_overflow", "int", "1", (), "Line events that found the line table full: counted here, missing in /lines."),
     Dataset(
         "/run/frame_bytes", "int", "B", (), "Bytes of a frame that count as throughput; 0 if the workload has no packet source."

@@ -79,7 +79,7 @@ class RunData:
     interrupts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))   # int64[vectors] raised
     counters: dict[str, int] = field(default_factory=dict)   # home_requests, home_snoops, home_blocked_fs, memory_reads, memory_writes, ...
     memory_operations: int = 0      # loads, stores and atomics executed, whole run
-    events: int = 0                 # events processed by the queue, whole run
+    events: int = 0                 # messages: events processed by the queue, whole run
     host_seconds: float = 0.0
     pairs: np.ndarray = field(default_factory=lambda: np.zeros((0, len(PAIR_COLUMNS)), np.int64))   # int64[P, len(PAIR_COLUMNS)], sorted
     pairs_lost: int = 0             # records of pairs that found the table full (counted, not attributed)
@@ -87,3 +87,9 @@ class RunData:
                                     # threads, of operations that neither the store buffer nor the L1 served; None: not recorded
     log: np.ndarray | None = None   # int64[E, len(LOG_COLUMNS)] by time; None: no line was to be logged
     log_lost: int = 0               # later events of these lines, beyond the bound
+    local_turns: int = 0            # cores' own actions that the event loop took, whole run; like host time, no result: depends on look-ahead
+
+    @property
+    def actions(self) -> int:
+        """Everything the event loop took from its schedule: messages from the queue and cores' own turns."""
+        return self.events + self.local_turns

@@ -47,6 +47,7 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = SU
         "host_seconds": host_seconds,
         "memory_operations": operations,
         "events": result.number("/run/events"),
+        "local_turns": result.host.get("local_turns"),
         "memory_operations_per_host_second": operations / host_seconds if host_seconds else None,
         **_rates(result, chosen, measured_fs),
         "cpu_utilization": float(utilization[chosen].mean()),

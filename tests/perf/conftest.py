@@ -23,6 +23,9 @@ RESIDENT_LINES, SETS, WAYS = 400, 64, 8
 LINES = 1 << 16
 LOOKUPS, HEAP_STEPS = 2_000_000, 1_000_000
 
+UNITS = {"memory_operations": "operation", "actions": "event"}
+"""What a step is called in the table; an event is whatever the event loop takes from its schedule (``RunData.actions``)."""
+
 MEASURED = pytest.StashKey[list[str]]()
 
 
@@ -103,8 +106,8 @@ Compare = Callable[[str, Callable[[], float], Callable[[], RunData], float], Spe
 @pytest.fixture
 def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
     """``compare(unit, reference, run, gate)``: ``reference`` returns ns per step of the C loop, ``run`` does one simulation, of
-    which ``unit`` (``events`` or ``memory_operations``) is what a step is compared with. The two alternate, CPU time of this
-    thread is taken, and the best of each side counts: other load on the host cannot make a side faster. Short of the gate, more
+    which ``unit`` (``actions``: messages and cores' turns, or ``memory_operations``) is what a step is compared with. The two alternate, CPU time of
+    this thread is taken, and the best of each side counts: other load on the host cannot make a side faster. Short of the gate, more
     rounds follow: noise goes away with them, a regression does not.
     """
 
@@ -123,7 +126,8 @@ def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
             took = time.thread_time_ns() - begun
             emulator.append(took / getattr(data, unit))
             if emulator[-1] == min(emulator):
-                rates = f"{data.memory_operations / took * 1e3:6.2f} M operations/s {data.events / took * 1e3:6.2f} M events/s"
+                rates = (f"{data.memory_operations / took * 1e3:6.2f} M operations/s {data.actions / took * 1e3:6.2f} M events/s "
+                         f"{data.events / took * 1e3:6.2f} M messages/s (1/{took / data.events / min(loops):.1f})")
 
         benchmark.pedantic(once, setup=before, rounds=SHORT_ROUNDS)
         while min(loops) / min(emulator) < gate and len(emulator) < MOST_ROUNDS:
@@ -133,7 +137,7 @@ def compare(benchmark, request: pytest.FixtureRequest) -> Compare:
         benchmark.extra_info.update(ratio=speed.ratio, gate=gate, reference_ns=speed.reference_ns, emulator_ns=speed.emulator_ns)
         request.config.stash[MEASURED].append(
             f"{request.node.name:<26} 1/{1 / speed.ratio:<5.1f} (gate 1/{1 / gate:<4.1f} target 1/4)  "
-            f"{speed.emulator_ns:6.1f} ns per {unit.removeprefix('memory_')[:-1]:<9} bare loop {speed.reference_ns:4.1f} ns  "
+            f"{speed.emulator_ns:6.1f} ns per {UNITS[unit]:<9} bare loop {speed.reference_ns:4.1f} ns  "
             f"{rates}  {len(emulator)} rounds"
         )
         return speed
