@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cohsim.datafiles import find_data
 from cohsim.errors import InputError, Problem
@@ -70,16 +70,17 @@ def prepare(
     measure_ns: float | None = None,
     lookahead: bool = True,
     check: bool = False,
+    load_pps: float | None = None,
 ) -> Experiment:
     """Load and compile both inputs (a file, or the name of one that comes with cohsim).
 
-    ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine. Raises InputError (MachineError, WorkloadError,
-    TraceError) with every problem found.
+    ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine; ``load_pps`` to the offered load
+    that the workload states. Raises InputError (MachineError, WorkloadError, TraceError) with every problem found.
     """
     spec = load_machine(machine, tuple(overrides))
     compiled = compile_machine(spec)
     if workload.endswith(RECORDED_SUFFIX):
-        for option, value in (("--variant", variants), ("--layout", layouts), ("--kernel", kernel)):
+        for option, value in (("--variant", variants), ("--layout", layouts), ("--kernel", kernel), ("--load", load_pps)):
             if value:
                 raise InputError(Problem(option, "applies to .trace workloads, not to a recorded trace", "leave it out"))
         trace = load_recorded(find_data("workloads", workload, RECORDED_SUFFIX))
@@ -92,6 +93,8 @@ def prepare(
         program = load_workload(
             workload, isa=compiled.isa, cpus=len(placed), variants=tuple(variants), layouts=tuple(layouts), kernel=kernel
         )
+        if load_pps is not None:
+            program = with_load(program, load_pps)
     settings = Settings(
         machine_file=machine,
         workload_file=workload,
@@ -107,8 +110,30 @@ def prepare(
         lookahead=lookahead,
         check=check,
         recorded=trace is not None,
+        load_pps=load_pps,
     )
     return Experiment(settings, spec, compiled, program, trace)
+
+
+def offered_pps(workload: CompiledWorkload) -> float:
+    """Packets per second that the workload is offered, all queues and NICs; 0 without a source."""
+    if workload.source is not None:
+        return workload.source.rate_pps
+    return sum(t.rate_pps for t in workload.devices.traffic) if workload.devices else 0.0
+
+
+def with_load(workload: CompiledWorkload, load_pps: float) -> CompiledWorkload:
+    """The workload with another offered load; several traffic sources keep their proportions. Raises InputError if it has none."""
+    stated = offered_pps(workload)
+    if load_pps <= 0:
+        raise InputError(Problem("--load", "the offered load must be above 0", "give a rate such as 1.4Mpps"))
+    if not stated:
+        raise InputError(Problem("--load", f"{workload.name} has no packet source", "leave it out"))
+    if workload.source is not None:
+        return replace(workload, source=replace(workload.source, rate_pps=load_pps))
+    assert workload.devices is not None
+    traffic = tuple(replace(t, rate_pps=t.rate_pps * load_pps / stated) for t in workload.devices.traffic)
+    return replace(workload, devices=replace(workload.devices, traffic=traffic))
 
 
 def place_cpus(available: int, machine: str, cpus: int | None, pin: Sequence[int] | None) -> tuple[int, ...]:

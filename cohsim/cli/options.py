@@ -13,6 +13,7 @@ from cohsim.results.atomic import check_writable, whole_file
 
 _NS_PER = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 STDOUT = "-"
+MAX_NO_LOSS = "max-no-loss"
 
 
 class Duration(click.ParamType[float]):
@@ -27,6 +28,20 @@ class Duration(click.ParamType[float]):
         if match is None:
             self.fail(f"{value!r} is not a time; write a number with its unit: ns, us, ms or s (500us)", param, ctx)
         return float(match[1]) * _NS_PER[match[2]]
+
+
+class Load(click.ParamType[float | str]):
+    """An offered load, ``1.4Mpps`` (the value is in packets per second), or the word ``max-no-loss``."""
+
+    name = "load"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if isinstance(value, float) or value == MAX_NO_LOSS:
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(pps|kpps|Mpps)", str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a load; write a rate with its unit, pps, kpps or Mpps (1.4Mpps), or {MAX_NO_LOSS}", param, ctx)
+        return float(match[1]) * {"pps": 1.0, "kpps": 1e3, "Mpps": 1e6}[match[2]]
 
 
 class CpuList(click.ParamType[tuple[int, ...]]):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cohsim.cli.main import EXIT_INTERRUPTED
-from cohsim.cli.options import STDOUT, CpuList, Duration, check_output, write_json
+from cohsim.cli.options import MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.errors import InputError, Problem, SimulationError
 
@@ -44,6 +44,8 @@ from cohsim.errors import InputError, Problem, SimulationError
     "--warmup", "warmup_ns", type=Duration(), help="Simulated time before the measurement, 50us (default: the workload's)."
 )
 @click.option("--measure", "measure_ns", type=Duration(), help="Simulated time that is measured, 2ms (default: the workload's).")
+@click.option("--load", type=Load(), metavar="RATE|max-no-loss",
+              help="Offered load, 1.4Mpps (default: the workload's); max-no-loss: search for the highest one without loss (RFC 2544).")
 @click.option("--no-lookahead", is_flag=True, help="Step one access at a time: slower, identical result.")
 @click.option("--check", is_flag=True, help="Assert coherence and data values after every transition: slower, identical result.")
 @click.option("-o", "--output", type=click.Path(), metavar="OUT.h5", help="Write the complete result (HDF5).")
@@ -68,6 +70,7 @@ def run_command(
     seeds: int | None,
     warmup_ns: float | None,
     measure_ns: float | None,
+    load: float | str | None,
     no_lookahead: bool,
     check: bool,
     output: str | None,
@@ -94,7 +97,10 @@ def run_command(
         "measure_ns": measure_ns,
         "lookahead": not no_lookahead,
         "check": check,
+        "load_pps": None if load == MAX_NO_LOSS else load,
     }
+    if load == MAX_NO_LOSS and seeds is not None:
+        raise InputError(Problem("--load", f"{MAX_NO_LOSS} searches with one seed", "leave --seeds out, or give the rate that was found"))
     if seeds is not None:
         if output is not None:
             raise InputError(Problem("--output", "holds one run, --seeds makes several", "use cohsim sweep --seeds N -o FILE for all of them"))
@@ -102,11 +108,17 @@ def run_command(
         return
     experiment = prepare(machine, workload, seed=seed, **inputs)
     check_cpu(cpu, experiment.settings.cpus)
-    with progress_bar(f"{experiment.workload.name} on {experiment.machine.name}", progress) as advance:
-        result = experiment.run(advance)
+    trials = None
+    if load == MAX_NO_LOSS:
+        result, trials = _search(experiment, machine, workload, seed, inputs)
+    else:
+        with progress_bar(f"{experiment.workload.name} on {experiment.machine.name}", progress) as advance:
+            result = experiment.run(advance)
     if output is not None:
         write_result(result, Path(output))
     summary = summarize(result, cpu)
+    if trials is not None:
+        summary["load_search"] = trials
     if json_target is not None:
         write_json(summary, json_target)
     if json_target != STDOUT:
@@ -116,6 +128,32 @@ def run_command(
     if summary["stop"] == "interrupted":
         click.echo("interrupted: the figures cover what ran until then", err=True)
         ctx.exit(EXIT_INTERRUPTED)
+
+
+def _search(experiment: Any, machine: str, workload: str, seed: int, inputs: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """``--load max-no-loss``: the run at the rate that was found, and all trials."""
+    from dataclasses import asdict
+
+    from cohsim.experiment import offered_pps, prepare
+    from cohsim.loadsearch import Trial, max_no_loss
+    from cohsim.results.summary import summarize
+
+    most = offered_pps(experiment.workload)
+    if not most:
+        raise InputError(Problem("--load", f"{experiment.workload.name} has no packet source", "leave it out"))
+
+    def run(rate: float) -> Any:
+        result = prepare(machine, workload, seed=seed, **{**inputs, "load_pps": rate}).run()
+        if result.text("/run/stop") == "interrupted":
+            raise KeyboardInterrupt
+        return result
+
+    def told(trial: Trial) -> None:
+        verdict = "no loss" if trial.lossless else f"{trial.dropped} dropped, paused {100 * trial.paused:.1f}%"
+        click.echo(f"offered {trial.offered_pps / 1e6:.3f} Mpacket/s: forwarded {trial.forwarded_pps / 1e6:.3f}, {verdict}", err=True)
+
+    found = max_no_loss(run, summarize, most, told)
+    return found.best, [asdict(trial) for trial in found.trials]
 
 
 def _several(

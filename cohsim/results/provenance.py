@@ -36,6 +36,7 @@ class Settings:
     lookahead: bool = True
     check: bool = False
     recorded: bool = False  # the workload is a recorded trace
+    load_pps: float | None = None  # offered load, packets per second
 
 
 @dataclass(frozen=True)

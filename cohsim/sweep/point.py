@@ -36,6 +36,7 @@ class Point:
     measure_ns: float | None = None
     lookahead: bool = True
     check: bool = False
+    load_pps: float | None = None
     cpu: int | None = None  # summarise this CPU of the run alone
 
     def prepare(self) -> Experiment:
