@@ -103,7 +103,7 @@ cdef class Simulation:
         targets = uops["target"][uops["op"] == OP_BR]
         if (entry < 0).any() or (entry >= len(uops)).any() or (targets < 0).any() or (targets >= len(uops)).any():
             raise ValueError("an entry or branch target lies outside the program")
-        for name, low, high in (("dst", -1, NREG), ("a", -1, NREG), ("b", -1, NREG), ("areg", -1, NREG), ("slot", 0, NCTX), ("op", 1, OP_HALT + 1)):
+        for name, low, high in (("dst", -1, NREG), ("a", -1, NREG), ("b", -1, NREG), ("areg", -1, NREG), ("slot", 0, NCTX), ("op", 1, OP_PREFETCH + 1)):
             if (uops[name] < low).any() or (uops[name] >= high).any():
                 raise ValueError(f"micro-op field {name} is out of range")
         if ((uops["op"] >= OP_LOAD) & (uops["op"] <= OP_SC) & ~np.isin(uops["size"], (1, 2, 4, 8))).any():

@@ -2,7 +2,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    NREG = 16
+    NREG = 32
     NCTX = 6
     NCAT = 15
     NLEVEL = 9
@@ -31,6 +31,13 @@ cdef enum OpCode:
     OP_PACKET = 12
     OP_DONE = 13
     OP_HALT = 14
+    OP_WAIT = 15
+    OP_IRET = 16
+    OP_IRQ = 17
+    OP_MMIO = 18
+    OP_IPI = 19
+    OP_COUNT = 20
+    OP_PREFETCH = 21
 
 cdef enum RecordFlag:
     RF_DEP = 1

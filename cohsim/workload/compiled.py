@@ -44,6 +44,82 @@ class Source:
     pool: int                      # packet buffers; handed out first in first out, as a hardware buffer manager does
 
 
+@dataclass(frozen=True)
+class Ring:
+    """Descriptor ring of every queue of a NIC; offsets are bytes in a descriptor, -1 where they do not apply."""
+
+    base: int             # of queue 0
+    stride: int           # from queue to queue
+    entries: int
+    descriptor: int       # bytes of one
+    address_at: int       # RX: the driver's buffer address (8 bytes)
+    command_at: int       # TX: length, flags, MSS, header bytes (8 bytes)
+    done_at: int          # the NIC writes 1 (4 bytes)
+    info_at: int          # RX: the NIC writes the flow number (4 bytes)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One interrupt vector. Those of one ``interrupt`` line are consecutive, one per CPU; timers have a period."""
+
+    name: str
+    cpu: int
+    entry: int            # first micro-op of its path
+    queue: int            # context slot QUEUE while the path runs
+    period_ns: float = 0.0
+    first_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network adapter: one port, ``queues`` receive and transmit queues."""
+
+    name: str
+    port_bps: float
+    overhead_bytes: int            # of a sent frame on the wire, beyond the length in its descriptors
+    queues: int
+    rx: Ring
+    tx: Ring
+    flow_at: int                   # where the NIC writes the flow number into the receive buffer
+    fifo_bytes: int
+    pause: bool                    # FIFO full: the sender pauses (else the frame is lost)
+    drop: bool                     # no descriptor: the frame is dropped (else it blocks the port)
+    rx_service_ns: float
+    tx_service_ns: float
+    writeback: int                 # RX descriptors written back together
+    writeback_timeout_ns: float
+    rx_moderation_ns: float
+    tx_moderation_ns: float
+    rx_vectors: tuple[int, ...]    # index into Devices.vectors, by queue
+    tx_vectors: tuple[int, ...]
+    ack_every: int = 0             # 0: the peer does not answer
+    ack_delay_ns: float = 0.0
+    ack_bytes: int = 0
+    output: bool = True            # frames it sends are packets of the run
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Frames that arrive at a NIC; flow i goes to queue ``queue_of_flow[i]``."""
+
+    nic: int
+    rate_pps: float
+    frame_bytes: int
+    overhead_bytes: int
+    queue_of_flow: tuple[int, ...]
+    arrivals: str                  # "constant" or "poisson"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Everything beside the CPUs that acts on its own."""
+
+    nics: tuple[Nic, ...]
+    vectors: tuple[Vector, ...]
+    traffic: tuple[Traffic, ...]
+    counters: tuple[str, ...]      # the first is "dropped"
+
+
 @dataclass
 class CompiledWorkload:
     """Everything the core needs, and the names the report needs."""
@@ -64,3 +140,5 @@ class CompiledWorkload:
     warmup_ns: float = 50_000.0    # excluded from every figure
     measure_ns: float = 500_000.0
     assumptions: list[str] = field(default_factory=list)
+    devices: Devices | None = None
+    programs: list[tuple[int, int, str]] = field(default_factory=list)   # micro-ops [first, last) of each program, and its path
