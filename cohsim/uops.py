@@ -7,7 +7,7 @@ Address of a memory operation::
 
     address = base + stride * context[slot] + (registers[areg] if areg >= 0 else 0)
 
-Value operand of STORE, RMW, SC, ALU and BR::
+Value operand of STORE, RMW, SC, ALU, BR, MMIO and IPI::
 
     value = imm + (registers[b] if b >= 0 else 0)
 """
@@ -39,12 +39,12 @@ class Op(IntEnum):
     DONE = 13     # the path of the current packet (or iteration) is complete
     HALT = 14     # the thread ends
     WAIT = 15     # idle until an interrupt is pending for this CPU
-    IRET = 16     # end of an interrupt's program: back to the interrupted one
-    IRQ = 17      # imm 0: mask the interrupts of this CPU; 1: unmask
-    MMIO = 18     # write a device register: fn = NIC * 16 + register; queue = base + registers[areg]; value as below
-    IPI = 19      # raise vector base + CPU; CPU = value
-    COUNT = 20    # counter `base` of this CPU: one more; takes no time
-    PREFETCH = 21 # a load without result that holds up nothing
+    IRET = 16     # an interrupt path ends: back to the interrupted program
+    IRQ = 17      # imm 0: mask the interrupts of this CPU, 1: unmask them
+    MMIO = 18     # write a device register: fn = NIC * 16 + Register, queue = base + (registers[areg] if areg >= 0 else 0); value operand
+    IPI = 19      # raise vector base + CPU; the target CPU is the value operand
+    COUNT = 20    # counter number base: one more on this CPU, takes no time
+    PREFETCH = 21 # like LOAD without a result, and never stalls the window
 
 
 class Alu(IntEnum):
@@ -59,7 +59,7 @@ class Alu(IntEnum):
     CAS = 6       # RMW only: v if old == registers[a] else old
     SHL = 7
     SHR = 8       # logical
-    MUL = 9
+    MUL = 9       # low 64 bits
 
 
 class Cond(IntEnum):
@@ -86,6 +86,15 @@ class Fence(IntEnum):
     STORE = 4     # sfence, eieio
 
 
+class Register(IntEnum):
+    """Device registers that MMIO writes (low 4 bits of ``fn``)."""
+
+    RX_TAIL = 0   # descriptors before this index belong to the NIC
+    TX_TAIL = 1
+    RX_ENABLE = 2 # the queue's interrupt may be raised
+    TX_ENABLE = 3
+
+
 class Flag(IntFlag):
     """Properties of one micro-op."""
 
@@ -102,7 +111,7 @@ class Slot(IntEnum):
     CPU = 1       # index 0..N-1 of the CPU in this run
     PACKET = 2    # buffer number of the current packet (pool index)
     FLOW = 3      # flow number of the current packet
-    QUEUE = 4     # receive queue of the current packet
+    QUEUE = 4     # receive queue of the current packet; in an interrupt path the vector's queue; else the number of the CPU
     ITERATION = 5 # iterations completed by this CPU
 
 

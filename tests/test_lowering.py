@@ -333,9 +333,9 @@ def test_registers_are_reused_between_calls() -> None:
 
 
 def test_too_many_registers() -> None:
-    with pytest.raises(WorkloadError, match="more than 16 registers"):
-        compiled("\n".join(f"r{i} = {i}" for i in range(17)), "x86")
-    assert compiled("\n".join(f"r{i} = {i}" for i in range(16)), "x86")
+    with pytest.raises(WorkloadError, match="more than 32 registers"):
+        compiled("\n".join([f"r{i} = {i}" for i in range(33)] + [f"store x.a = r{i}" for i in range(33)]), "x86")
+    assert compiled("\n".join([f"r{i} = {i}" for i in range(32)] + [f"store x.a = r{i}" for i in range(32)]), "x86")
 
 
 def test_ll_sc_in_the_language() -> None:

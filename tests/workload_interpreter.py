@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from cohsim.uops import Alu, Cond, Op, Slot
+from cohsim.uops import REGISTERS, Alu, Cond, Op, Slot
 from cohsim.workload.compiled import CompiledWorkload
 
 MASK = (1 << 64) - 1
@@ -22,6 +22,7 @@ ALU = {
     Alu.OR: lambda x, v: x | v,
     Alu.XOR: lambda x, v: x ^ v,
     Alu.XCHG: lambda x, v: v,
+    Alu.MUL: lambda x, v: x * v,
     Alu.SHL: lambda x, v: x << (v & 63),
     Alu.SHR: lambda x, v: x >> (v & 63),
 }
@@ -45,7 +46,7 @@ class Interpreter:
         self.w = workload
         self.memory: dict[int, int] = {}
         self.pc = [int(e) for e in workload.entry]
-        self.registers = [[0xDEAD] * 16 for _ in range(workload.cpus)]  # garbage: a program must set what it reads
+        self.registers = [[0xDEAD] * REGISTERS for _ in range(workload.cpus)]  # garbage: a program must set what it reads
         self.iterations = [0] * workload.cpus
         self.reservation: list[int | None] = [None] * workload.cpus
         self.halted = [False] * workload.cpus

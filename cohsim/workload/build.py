@@ -8,14 +8,25 @@ from typing import Any
 from cohsim.uops import Alu, Cond, Flag, Op
 from cohsim.workload import syntax as s
 from cohsim.workload.compiled import FieldRef
-from cohsim.workload.emit import INVERSE, Address, Emitter, Operand, OutOfRegisters
+from cohsim.workload.devices import REGISTERS, DevicePlan, find_nic
+from cohsim.workload.emit import INVERSE, Address, Emitter, Operand
 from cohsim.workload.layout import StructLayout
 from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lowering, lower_primitive
-from cohsim.workload.operands import Bad, Frame, Operands
+from cohsim.workload.operands import Bad, Frame, Loop, Operands
 from cohsim.workload.program import Program, suggest
 
 MAX_UOPS = 200_000  # an unrolled or deeply nested program beyond this is a mistake
-RELATIONS = {"==": Cond.EQ, "!=": Cond.NE, "<": Cond.LT, ">=": Cond.GE, "&": Cond.BITS}
+MAX_DEPTH = 100  # calls inside calls; generated text beyond this is a mistake
+RELATIONS = {
+    "==": Cond.EQ,
+    "!=": Cond.NE,
+    "<": Cond.LT,
+    ">=": Cond.GE,
+    "<u": Cond.LTU,
+    ">=u": Cond.GEU,
+    "&": Cond.BITS,
+}
+TURNED = {">": (Cond.LT, Cond.GE), "<=": (Cond.GE, Cond.LT), ">u": (Cond.LTU, Cond.GEU), "<=u": (Cond.GEU, Cond.LTU)}
 
 
 class TooLarge(Exception):
@@ -25,55 +36,89 @@ class TooLarge(Exception):
 class Builder:
     """Emits the programs of a workload."""
 
-    def __init__(self, program: Program, structs: dict[str, StructLayout], low: Lowering, emitter: Emitter):
+    def __init__(
+        self,
+        program: Program,
+        structs: dict[str, StructLayout],
+        low: Lowering,
+        emitter: Emitter,
+        devices: DevicePlan | None = None,
+    ):
         self.program = program
+        self.devices = devices or DevicePlan()
+        self.interrupt = False  # the program that is being emitted is an interrupt path
         self.low = low
         self.e = emitter
-        self.o = Operands(program, structs, emitter)
+        self.o = Operands(program, structs, emitter, self.devices.queues)
         self.stack: list[str] = []
         self.initially: dict[tuple[str, int, int], int] = {}  # lock words that start with a value: (object, offset, size)
         self.assumptions: list[str] = []
         self.called: set[str] = set()
+        self.programs: list[tuple[int, int, str]] = []  # rows [first, last) of each program, and its path
         self.library_rows: dict[str, tuple[int, int]] = {}  # rows of the first use of each library entry
 
     # ---- programs
     def path(self, name: str, pos: s.Pos, *, once: bool) -> int:
         """Emit the program that runs path ``name``; returns its first row."""
         start = len(self.e.rows)
-        path = self.program.paths.get(name)
+        path = self.begin(name, pos)
         if path is None:
-            self.program.problem(pos, f"unknown path {name!r}", suggest(name, self.program.paths))
             return start
-        self.called.add(name)
-        self.e.pos = path.pos
-        self.e.func = self.e.function(name)
-        frame = Frame(name, False, self.e.func)
         top = self.e.label()
         self.e.bind(top)
         if not once:
             self.e.add(Op.PACKET)
         self.e.add(Op.ENTER)
-        self.body_of(path.body, frame)
-        self.e.pos = path.pos
+        self.body_of(path.body, Frame(name, False, self.e.func))
+        self.e.pos, self.e.func = path.pos, self.e.function(name)
         if once:
             self.e.add(Op.HALT)
         else:
             self.e.add(Op.DONE)
             self.e.jump(top)
+        self.programs.append((start, len(self.e.rows), name))
         return start
+
+    def interrupt_path(self, name: str, pos: s.Pos) -> int:
+        """Emit the program that interrupts run; returns its first row."""
+        start = len(self.e.rows)
+        path = self.begin(name, pos)
+        if path is None:
+            return start
+        self.interrupt = True
+        self.e.add(Op.ENTER)
+        self.body_of(path.body, Frame(name, False, self.e.func))
+        self.e.pos, self.e.func = path.pos, self.e.function(name)
+        self.e.add(Op.IRET)
+        self.interrupt = False
+        self.programs.append((start, len(self.e.rows), name))
+        return start
+
+    def begin(self, name: str, pos: s.Pos) -> s.Path | None:
+        """The path of a program, with position and attribution set to it; None after reporting."""
+        path = self.program.paths.get(name)
+        if path is None:
+            self.program.problem(pos, f"unknown path {name!r}", suggest(name, self.program.paths))
+            return None
+        self.called.add(name)
+        self.e.pos, self.e.func = path.pos, self.e.function(name)
+        return path
 
     def idle(self) -> int:
         """Emit the program of a CPU that does nothing."""
         self.e.func = self.e.function("idle")
         self.e.add(Op.HALT)
+        self.programs.append((len(self.e.rows) - 1, len(self.e.rows), "idle"))
         return len(self.e.rows) - 1
 
     def body_of(self, body: tuple[s.Statement, ...], frame: Frame) -> None:
         """A whole function body: its labels, statements, and its end."""
         frame.end = self.e.label()
+        outer, self.e.scope_start = self.e.scope_start, len(self.e.rows)
         self.collect_labels(body, frame)
         self.statements(body, frame)
         self.e.bind(frame.end)
+        self.e.scope_start = outer
         self.e.release(*(r for n, r in frame.registers.items() if n not in frame.borrowed))
 
     def collect_labels(self, body: tuple[Any, ...], frame: Frame) -> None:
@@ -86,7 +131,7 @@ class Builder:
                 self.collect_labels(node.body if self.program.env.holds(node) else node.orelse, frame)
             elif isinstance(node, s.If):
                 self.collect_labels(node.body + node.orelse, frame)
-            elif isinstance(node, s.While) or (isinstance(node, s.Repeat) and not node.unrolled):
+            elif isinstance(node, s.While | s.Forever) or (isinstance(node, s.Repeat) and not node.unrolled):
                 self.collect_labels(node.body, frame)
 
     def statements(self, body: tuple[Any, ...], frame: Frame) -> None:
@@ -105,8 +150,6 @@ class Builder:
                 getattr(self, "do_" + type(node).__name__)(node, frame)
             except Bad:
                 continue
-            except OutOfRegisters:
-                self.program.problem(node.pos, "more than 16 registers are live here", "use fewer names, or split the function")
 
     # ---- names
     def target(self, frame: Frame, name: str, pos: s.Pos) -> int:
@@ -236,6 +279,8 @@ class Builder:
         self.e.add(Op.PAUSE, flags=int(Flag.HINT_LOW) if node.low else 0)
 
     def do_Halt(self, node: s.Halt, frame: Frame) -> None:
+        if self.interrupt:
+            raise self.o.bad(node.pos, "'halt' in an interrupt path", "return from it; only a base program ends")
         self.e.add(Op.HALT)
 
     def do_Assume(self, node: s.Assume, frame: Frame) -> None:
@@ -256,12 +301,11 @@ class Builder:
         by_flags = relation != "&" and right == Operand(0) and self.e.sets_condition(left.reg)
         if self.e.compare_costs and not by_flags:
             self.e.work(1)
-        if relation in (">", "<="):
+        if relation in TURNED:
+            swapped, next_up = TURNED[relation]  # a > b is b < a; a > 5 is a >= 6
             if right.reg < 0:
-                cond, right = (Cond.GE if relation == ">" else Cond.LT), Operand(right.imm + 1)
-                return cond, left.reg, right, free
-            cond = Cond.LT if relation == ">" else Cond.GE
-            return cond, right.reg, left, free
+                return next_up, left.reg, Operand(right.imm + 1), free
+            return swapped, right.reg, left, free
         cond = RELATIONS[relation]
         return (INVERSE[cond] if c.negated else cond), left.reg, right, free
 
@@ -273,6 +317,10 @@ class Builder:
             return
         if node.body and isinstance(node.body[0], s.Return) and node.body[0].value is None and not node.orelse:
             self.e.branch(cond, left, right, frame.end, taken=node.hint != "unlikely")
+            self.e.release(*free)
+            return
+        if node.body and isinstance(node.body[0], s.Leave) and not node.orelse:
+            self.e.branch(cond, left, right, self.loop_label(node.body[0], frame), taken=node.hint != "unlikely")
             self.e.release(*free)
             return
         after = self.e.label()
@@ -295,31 +343,66 @@ class Builder:
         self.e.release(*free)
         self.e.bind(top)
         outer, self.e.spin = self.e.spin, self.e.spin or node.spin
-        self.statements(node.body, frame)
-        self.e.func = frame.func
+        self.loop_body(node.body, frame, Loop(end=end))
         cond, left, right, free = self.condition(node.condition, frame)
         self.e.branch(cond, left, right, top, taken=True)
         self.e.release(*free)
         self.e.spin = outer
         self.e.bind(end)
 
+    def do_Forever(self, node: s.Forever, frame: Frame) -> None:
+        loop, top = Loop(), self.e.label()
+        self.e.bind(top)
+        self.loop_body(node.body, frame, loop)
+        self.e.jump(top)
+        self.bind_if_used(loop.end)
+
+    def loop_body(self, body: tuple[Any, ...], frame: Frame, loop: Loop) -> None:
+        """Body of a loop, up to where ``continue`` goes."""
+        frame.loops.append(loop)
+        self.statements(body, frame)
+        frame.loops.pop()
+        self.e.func = frame.func
+        self.bind_if_used(loop.again)
+
+    def bind_if_used(self, label: int) -> None:
+        """A label that nothing jumps to would hide from the next branch that flags are set."""
+        if label >= 0:
+            self.e.bind(label)
+
+    def loop_label(self, node: s.Leave, frame: Frame) -> int:
+        if not frame.loops:
+            word = "continue" if node.again else "break"
+            raise self.o.bad(node.pos, f"'{word}' outside a loop", "it belongs into while, forever, repeat or unroll")
+        loop = frame.loops[-1]
+        if node.again:
+            loop.again = self.e.label() if loop.again < 0 else loop.again
+            return loop.again
+        loop.end = self.e.label() if loop.end < 0 else loop.end
+        return loop.end
+
+    def do_Leave(self, node: s.Leave, frame: Frame) -> None:
+        self.e.jump(self.loop_label(node, frame))
+
     def do_Repeat(self, node: s.Repeat, frame: Frame) -> None:
-        times = self.times(node.times, node.pos)
+        times, loop = self.times(node.times, node.pos), Loop()
         if node.unrolled:
             for _ in range(times):
                 labels = dict(frame.labels)
                 self.collect_labels(node.body, frame)
-                self.statements(node.body, frame)
+                loop.again = -1
+                self.loop_body(node.body, frame, loop)
                 frame.labels = labels
+            self.bind_if_used(loop.end)
             return
         counter, top = self.e.register(), self.e.label()
         self.e.move(counter, Operand(times))
         self.e.bind(top)
-        self.statements(node.body, frame)
-        self.e.func = frame.func
+        self.loop_body(node.body, frame, loop)
         self.e.alu(Alu.SUB, counter, counter, Operand(1))
         self.e.branch(Cond.NE, counter, Operand(0), top, taken=True)
         self.e.release(counter)
+        self.bind_if_used(loop.end)
 
     def do_Label(self, node: s.Label, frame: Frame) -> None:
         self.e.bind(frame.labels[node.name])
@@ -334,6 +417,53 @@ class Builder:
         if node.value is not None and frame.dst >= 0:
             self.o.compute(frame, node.value, frame.dst)
         self.e.jump(frame.end)
+
+    # ---- interrupts and devices
+    def do_Wait(self, node: s.Wait, frame: Frame) -> None:
+        if self.interrupt:
+            raise self.o.bad(node.pos, "'wait' in an interrupt path", "only a base program is idle; return instead")
+        self.devices.waits = True
+        self.e.add(Op.WAIT)
+
+    def do_Irq(self, node: s.Irq, frame: Frame) -> None:
+        self.e.add(Op.IRQ, imm=int(node.on))
+
+    def do_Count(self, node: s.Count, frame: Frame) -> None:
+        self.e.add(Op.COUNT, offset=self.devices.counter(node.name))
+
+    def do_Prefetch(self, node: s.Prefetch, frame: Frame) -> None:
+        self.e.memory(Op.PREFETCH, self.o.address(frame, node.address), size=1)
+
+    def do_Mmio(self, node: s.Mmio, frame: Frame) -> None:
+        name, _, register = node.register.partition(".")
+        nic = find_nic(self.program, self.devices, name, node.pos)
+        if register not in REGISTERS:
+            raise self.o.bad(node.pos, f"unknown device register {register!r}", suggest(register, REGISTERS))
+        if nic is None:
+            raise Bad
+        queue, temp = self.o.value(frame, node.queue)
+        value, temp2 = self.o.value(frame, node.value)
+        queues = self.devices.nics[nic].queues
+        if queue.reg < 0 and not 0 <= queue.imm < queues:
+            raise self.o.bad(node.pos, f"queue {queue.imm} of nic {name!r}, which has {queues}", "queues count from 0")
+        self.e.add(
+            Op.MMIO, fn=nic * 16 + REGISTERS[register], areg=queue.reg, offset=queue.imm, b=value.reg, imm=value.imm
+        )
+        self.e.release(temp, temp2)
+
+    def do_Ipi(self, node: s.Ipi, frame: Frame) -> None:
+        known = self.devices.interrupts
+        if node.name not in known:
+            raise self.o.bad(
+                node.pos,
+                f"unknown interrupt {node.name!r}",
+                suggest(node.name, known) if known else f"add to the run block: interrupt {node.name} runs PATH",
+            )
+        cpu, temp = self.o.value(frame, node.cpu)
+        if cpu.reg < 0 and not 0 <= cpu.imm < self.program.env.cpus:
+            raise self.o.bad(node.pos, f"CPU {cpu.imm} in a run of {self.program.env.cpus} CPUs", "CPUs count from 0")
+        self.e.add(Op.IPI, offset=known[node.name], b=cpu.reg, imm=cpu.imm)
+        self.e.release(temp)
 
     # ---- primitives and calls
     def do_Invoke(self, node: s.Invoke, frame: Frame) -> None:
@@ -381,12 +511,16 @@ class Builder:
         if node.name in self.stack:
             cycle = " -> ".join([*self.stack[self.stack.index(node.name) :], node.name])
             raise self.o.bad(node.pos, f"functions call each other without end: {cycle}", "calls are inlined; break the cycle")
+        if len(self.stack) >= MAX_DEPTH:
+            raise self.o.bad(node.pos, f"calls nested deeper than {MAX_DEPTH}", "calls are inlined; flatten the functions")
         if len(node.args) != len(function.parameters):
             raise self.o.bad(
                 node.pos, f"{node.name} takes {len(function.parameters)} argument(s), not {len(node.args)}", "see its definition"
             )
         inner = Frame(
-            node.name, function.name in self.program.library, frame.func if node.mode == "inline" else self.e.function(node.name)
+            node.name,
+            function.name in self.program.library,
+            frame.func if node.mode == "inline" else self.e.function(function.symbol or node.name),
         )
         temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)]
         self.result_register(inner, node, function, frame)

@@ -46,78 +46,78 @@ class Source:
 
 @dataclass(frozen=True)
 class Ring:
-    """Descriptor rings of one direction of a NIC: queue q's begins at ``base + q * stride``. Offsets in a descriptor; -1: not there."""
+    """Descriptor ring of every queue of a NIC; offsets are bytes in a descriptor, -1 where they do not apply."""
 
-    base: int
-    stride: int
+    base: int             # of queue 0
+    stride: int           # from queue to queue
     entries: int
-    descriptor: int                # bytes of a descriptor
-    address_at: int                # receive: buffer address (8 bytes), written by the driver
-    command_at: int                # transmit: command word (8 bytes), written by the driver
-    done_at: int                   # the NIC writes 1 (4 bytes)
-    info_at: int                   # receive: the NIC writes the flow number (4 bytes)
+    descriptor: int       # bytes of one
+    address_at: int       # RX: the driver's buffer address (8 bytes)
+    command_at: int       # TX: length, flags, MSS, header bytes (8 bytes)
+    done_at: int          # the NIC writes 1 (4 bytes)
+    info_at: int          # RX: the NIC writes the flow number (4 bytes)
 
 
 @dataclass(frozen=True)
 class Vector:
-    """An interrupt vector: runs micro-op ``entry`` on CPU ``cpu`` with context slot QUEUE = ``queue``. A timer has a period."""
+    """One interrupt vector. Those of one ``interrupt`` line are consecutive, one per CPU; timers have a period."""
 
     name: str
     cpu: int
-    entry: int
-    queue: int
+    entry: int            # first micro-op of its path
+    queue: int            # context slot QUEUE while the path runs
     period_ns: float = 0.0
     first_ns: float = 0.0
 
 
 @dataclass(frozen=True)
 class Nic:
-    """A network device; see docs/workload-language.md for the meaning of each value."""
+    """A network adapter: one port, ``queues`` receive and transmit queues."""
 
     name: str
     port_bps: float
-    overhead_bytes: int            # of a sent frame on the wire, beyond the lengths in its descriptors
+    overhead_bytes: int            # of a sent frame on the wire, beyond the length in its descriptors
     queues: int
     rx: Ring
     tx: Ring
-    flow_at: int                   # offset in the buffer where the flow number is written
-    fifo_bytes: int                # packet buffer, each direction
-    pause: bool                    # FIFO full: the sender waits (else the frame is lost)
-    drop: bool                     # no descriptor: the frame is lost (else it blocks the port)
+    flow_at: int                   # where the NIC writes the flow number into the receive buffer
+    fifo_bytes: int
+    pause: bool                    # FIFO full: the sender pauses (else the frame is lost)
+    drop: bool                     # no descriptor: the frame is dropped (else it blocks the port)
     rx_service_ns: float
     tx_service_ns: float
-    writeback: int                 # descriptors written back together
+    writeback: int                 # RX descriptors written back together
     writeback_timeout_ns: float
-    rx_moderation_ns: float        # least time between two interrupts of a vector
+    rx_moderation_ns: float
     tx_moderation_ns: float
-    rx_vectors: tuple[int, ...]    # by queue, index into Devices.vectors
+    rx_vectors: tuple[int, ...]    # index into Devices.vectors, by queue
     tx_vectors: tuple[int, ...]
-    ack_every: int = 0             # the peer answers every so many sent frames
+    ack_every: int = 0             # 0: the peer does not answer
     ack_delay_ns: float = 0.0
     ack_bytes: int = 0
-    output: bool = True            # its sent frames are the packets of the run
+    output: bool = True            # frames it sends are packets of the run
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Frames offered to a NIC. Flow i goes to receive queue ``queue_of_flow[i]``."""
+    """Frames that arrive at a NIC; flow i goes to queue ``queue_of_flow[i]``."""
 
     nic: int
     rate_pps: float
     frame_bytes: int
     overhead_bytes: int
     queue_of_flow: tuple[int, ...]
-    arrivals: str                  # "constant" (flows in turn) or "poisson" (flows at random)
+    arrivals: str                  # "constant" or "poisson"
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Everything outside of the CPUs."""
+    """Everything beside the CPUs that acts on its own."""
 
     nics: tuple[Nic, ...]
     vectors: tuple[Vector, ...]
     traffic: tuple[Traffic, ...]
-    counters: tuple[str, ...]      # of COUNT; counters[0] is "dropped"
+    counters: tuple[str, ...]      # the first is "dropped"
 
 
 @dataclass
@@ -140,5 +140,5 @@ class CompiledWorkload:
     warmup_ns: float = 50_000.0    # excluded from every figure
     measure_ns: float = 500_000.0
     assumptions: list[str] = field(default_factory=list)
-    devices: Devices | None = None # not None where there is a NIC, a timer, an interrupt, a wait or a counter
-    programs: list[tuple[int, int, str]] = field(default_factory=list)   # rows [first, last) of each program and the name of its path
+    devices: Devices | None = None
+    programs: list[tuple[int, int, str]] = field(default_factory=list)   # micro-ops [first, last) of each program, and its path

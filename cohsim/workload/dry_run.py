@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cohsim.uops import Alu, Cond, Op, Slot
+from cohsim.uops import REGISTERS, Alu, Cond, Op, Slot
 from cohsim.workload.compiled import CompiledWorkload
 
 MASK = (1 << 64) - 1
 STEP_LIMIT = 300_000
-_NO_TIME = (Op.ENTER, Op.PACKET, Op.DONE)
+_NO_TIME = (Op.ENTER, Op.PACKET, Op.DONE, Op.WAIT, Op.IRET, Op.COUNT)
+_ENDS = (Op.HALT, Op.WAIT, Op.IRET)
 
 
 def _signed(x: int) -> int:
@@ -28,6 +29,8 @@ def apply_alu(fn: int, x: int, v: int) -> int:
         return x | v
     if fn == Alu.XOR:
         return x ^ v
+    if fn == Alu.MUL:
+        return (x * v) & MASK
     if fn == Alu.SHL:
         return (x << (v & 63)) & MASK
     return x >> (v & 63) if fn == Alu.SHR else v
@@ -54,7 +57,7 @@ class DryRun:
         self.cpu = cpu
         self.code = [tuple(int(x) for x in row.tolist()) for row in workload.uops]
         self.memory: dict[int, int] = {}
-        self.registers = [0] * 16
+        self.registers = [0] * REGISTERS
         self.iteration = 0
         for address, size, value in workload.memory:
             self.write(address, size, value)
@@ -68,7 +71,10 @@ class DryRun:
             self.memory[address + i] = value >> 8 * i & 0xFF
 
     def iterations(self, count: int) -> Counter[int] | None:
-        """How often each micro-op ran in the last of ``count`` iterations; None if the path does not finish alone."""
+        """How often each micro-op ran in the last of ``count`` iterations; None if the path does not finish alone.
+
+        A program that waits for interrupts is counted up to its first wait.
+        """
         names = self.workload.uops.dtype.names or ()
         at = {name: names.index(name) for name in names}
         ran: Counter[int] = Counter()
@@ -77,7 +83,7 @@ class DryRun:
             u = self.code[pc]
             op = u[at["op"]]
             ran[pc] += 1
-            if op == Op.HALT:
+            if op in _ENDS:
                 return ran
             if op == Op.DONE:
                 self.iteration += 1

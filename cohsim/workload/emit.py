@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from cohsim.uops import REGISTERS, UOP, Alu, Cond, Fence, Flag, Op
 from cohsim.workload.compiled import FieldRef
 from cohsim.workload.layout import LINE_BYTES, Placed, StructLayout
 from cohsim.workload.program import Program
+from cohsim.workload.registers import TooMany, assign
 from cohsim.workload.syntax import Pos
 
 INVERSE = {
@@ -45,13 +47,9 @@ class Address:
     layout: StructLayout | None = None  # of a whole object, so that a field can still be chosen
 
 
-class OutOfRegisters(Exception):
-    """More than REGISTERS values are live."""
-
-
 @dataclass
 class Row:
-    """One micro-op; ``target`` is a label, ``object`` is resolved by placement."""
+    """One micro-op; ``target`` is a label, registers are values (:mod:`cohsim.workload.registers`), ``object`` is resolved by placement."""
 
     op: Op
     fn: int = 0
@@ -70,6 +68,7 @@ class Row:
     object: str | None = None
     offset: int = 0
     takes_address: bool = False  # imm is the address of object + offset
+    takes_stride: bool = False  # an ALU MUL by the distance of the object's instances
     pos: Pos | None = None
 
 
@@ -82,12 +81,16 @@ class Emitter:
     func_names: list[str] = field(default_factory=list)
     prim_names: list[str] = field(default_factory=list)
     fields: list[FieldRef] = field(default_factory=list)
-    free: list[int] = field(default_factory=lambda: list(range(REGISTERS)))
+    free: list[int] = field(default_factory=list)  # numbers below len(numbers used) that no value in scope has
+    scoped: list[int] = field(default_factory=list)  # value -> its number by scope
+    born: list[int] = field(default_factory=list)  # value -> first row of the function it belongs to
+    scope_start: int = 0  # first row of the innermost function
     func: int = 0
     prim: int = -1
     spin: bool = False
     pos: Pos = Pos("", 0, 0)
     compare_costs: bool = False  # a comparison is an instruction of its own (Power)
+    _numbers: int = 0  # numbers by scope that are in use or were
     _label_at: int = -1  # latest row a label points to
     _field_index: dict[FieldRef, int] = field(default_factory=dict)
     _names: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -115,15 +118,18 @@ class Emitter:
 
     # ---- registers
     def register(self) -> int:
-        if not self.free:
-            raise OutOfRegisters
-        return self.free.pop(0)
+        """A new value."""
+        number = heapq.heappop(self.free) if self.free else self._numbers
+        self._numbers = max(self._numbers, number + 1)
+        self.scoped.append(number)
+        self.born.append(self.scope_start)
+        return len(self.scoped) - 1
 
-    def release(self, *registers: int) -> None:
-        for r in registers:
-            if r >= 0:
-                self.free.append(r)
-        self.free.sort()
+    def release(self, *values: int) -> None:
+        """The names of these values are out of scope."""
+        for value in values:
+            if value >= 0:
+                heapq.heappush(self.free, self.scoped[value])
 
     # ---- rows
     def add(self, op: Op, **values: object) -> Row:
@@ -171,6 +177,13 @@ class Emitter:
     def alu(self, fn: Alu, dst: int, a: int, value: Operand) -> None:
         self.add(Op.ALU, fn=fn, dst=dst, a=a, b=value.reg, imm=value.imm)
 
+    def scale(self, dst: int, a: int, factor: int) -> None:
+        """dst <- a * factor, by a shift where that is enough."""
+        if factor > 0 and factor & (factor - 1) == 0:
+            self.alu(Alu.SHL, dst, a, Operand(factor.bit_length() - 1))
+        else:
+            self.alu(Alu.MUL, dst, a, Operand(factor))
+
     def move(self, dst: int, value: Operand) -> None:
         self.alu(Alu.XCHG, dst, -1, value)
 
@@ -206,11 +219,16 @@ class Emitter:
     def finish(self, program: Program, objects: dict[str, Placed]) -> np.ndarray:
         """UOP array with real addresses and branch targets; accesses that cross a line are reported."""
         table = []
+        register = [*self._registers(program), -1]  # no value is -1, and stays it
         for r in self.rows:
             target = self.labels[r.target] if r.target >= 0 else -1
-            base, stride, slot, imm = r.offset, 0, 0, r.imm
+            base, stride, slot, imm, fn = r.offset, 0, 0, r.imm, r.fn
             item = objects.get(r.object) if r.object else None
-            if item is not None and r.takes_address:
+            if item is not None and r.takes_stride:
+                imm = item.stride
+                if imm & (imm - 1) == 0:
+                    fn, imm = Alu.SHL, imm.bit_length() - 1
+            elif item is not None and r.takes_address:
                 base, imm = 0, item.base + r.offset
             elif item is not None:
                 base, stride, slot = item.base + r.offset, item.stride, int(item.slot)
@@ -218,14 +236,14 @@ class Emitter:
             table.append(
                 (
                     r.op,
-                    r.fn,
+                    fn,
                     r.flags,
                     r.size,
                     slot,
-                    r.dst,
-                    r.a,
-                    r.b,
-                    r.areg,
+                    register[r.dst],
+                    register[r.a],
+                    register[r.b],
+                    register[r.areg],
                     0,
                     0,
                     r.func,
@@ -239,6 +257,17 @@ class Emitter:
                 )
             )
         return np.array(table, UOP)
+
+    def _registers(self, program: Program) -> list[int]:
+        try:
+            return assign(self.rows, self.labels, self.scoped, self.born)
+        except TooMany as error:
+            program.problem(
+                self.rows[error.row].pos or "",
+                f"more than {REGISTERS} registers are live here",
+                "load values again where they are used, or pass fewer down",
+            )
+            return [0] * len(self.scoped)
 
     def _check_line(self, program: Program, row: Row, item: Placed) -> None:
         for instance in range(min(2, item.instances)):

@@ -16,7 +16,9 @@ top: "kernel" VERSION                                                  -> kernel
    | "param" NAME int                                                  -> param
    | "struct" NAME "size" int                                          -> struct
    | "object" NAME shape SCOPE option* ["init" init+]                  -> object
-   | replace "function" NAME ["(" [parameter ("," parameter)*] ")"]    -> function
+   | "include" STRING                                                  -> include
+   | "nic" NAME                                                        -> nic
+   | replace "function" NAME ["as" NAME] ["(" [parameter ("," parameter)*] ")"]    -> function
    | replace "path" NAME                                               -> path
    | "variant" NAME [STRING]                                           -> variant
    | "choice" NAME NAME+                                               -> choice
@@ -58,6 +60,7 @@ statement: "work" int traffic*                                         -> work
     | "if" condition [hint]                                            -> if_block
     | "if" condition "goto" NAME [hint]                                -> if_goto
     | "else"                                                           -> orelse
+    | "else" "if" condition [hint]                                     -> orelse_if
     | "while" condition                                                -> while_block
     | "spin" "while" condition                                         -> spin_block
     | "repeat" int                                                     -> repeat
@@ -68,6 +71,17 @@ statement: "work" int traffic*                                         -> work
     | "when" test                                                      -> when
     | "unless" test                                                    -> unless
     | "halt"                                                           -> halt
+    | FOREVER                                                          -> forever
+    | BREAK                                                            -> break_
+    | CONTINUE                                                         -> continue_
+    | WAIT                                                             -> wait
+    | IRQ_OFF                                                          -> irq_off
+    | IRQ_ON                                                           -> irq_on
+    | DROP                                                             -> drop
+    | _COUNT NAME                                                      -> count
+    | _PREFETCH expr                                                   -> prefetch
+    | _MMIO dotted "," expr "," expr                                   -> mmio
+    | _IPI NAME "," expr                                               -> ipi
     | "assume" STRING                                                  -> assume
 
 !dependent: "dep"
@@ -79,8 +93,10 @@ amount: amount_name int
 !amount_name: "loads" | "stores"
 
 condition: expr RELATION expr                                          -> compare
+    | expr UNSIGNED expr                                               -> compare
     | expr                                                             -> bits
     | "not" expr                                                       -> no_bits
+UNSIGNED.2: /(<=?|>=?)u(?![A-Za-z0-9_])/
 RELATION: "==" | "!=" | "<=" | ">=" | "<" | ">"
 
 test: "isa" NAME                                                       -> test_isa
@@ -89,7 +105,7 @@ test: "isa" NAME                                                       -> test_i
     | NAME                                                             -> test_variant
 
 expr: atom (OPERATOR atom)* [":" int]
-OPERATOR: "+" | "-" | "&" | "|" | "^" | "<<" | ">>"
+OPERATOR: "*" | "+" | "-" | "&" | "|" | "^" | "<<" | ">>"
 atom: int_literal                                                      -> number
     | "-" int_literal                                                  -> negative
     | dotted                                                           -> ref
@@ -97,6 +113,11 @@ atom: int_literal                                                      -> number
     | NAME _ARROW dotted                                               -> arrow
     | "addr" dotted                                                    -> addr
     | "addr" NAME "[" NAME "]"                                         -> addr_index
+    | "addr" NAME "[" NAME "*" scale "]"                               -> addr_scaled
+    | "addr" NAME _ARROW dotted                                        -> addr_arrow
+    | "sizeof" NAME                                                    -> sizeof
+scale: int                                                             -> scale
+    | "sizeof" NAME                                                    -> scale_size
 
 runline: "source" QUANTITY source_option*                              -> source
     | "on" "packet" NAME                                               -> on_packet
@@ -104,6 +125,11 @@ runline: "source" QUANTITY source_option*                              -> source
     | "cpu" cpus "runs" NAME [once]                                    -> runs
     | "cpu" cpus "idle"                                                -> idle
     | "cpus" cpus                                                       -> cpu_count
+    | "traffic" QUANTITY source_option* "into" NAME                    -> traffic_line
+    | "acks" NAME "every" int "delay" QUANTITY "frame" QUANTITY        -> acks
+    | "timer" QUANTITY "runs" NAME                                     -> timer
+    | "interrupt" NAME "runs" NAME                                     -> interrupt
+    | "output" NAME+                                                   -> output
    | "warmup" QUANTITY ["measure" QUANTITY]                           -> times
     | "measure" QUANTITY                                               -> measure
     | "when" test                                                      -> when
@@ -123,12 +149,47 @@ source_option: sized_name QUANTITY                                          -> s
 !sized_name: "frame" | "overhead"
 !counted_name: "ring" | "flows" | "pool"
 
+nicline: "port" QUANTITY ["overhead" QUANTITY]                         -> nic_port
+    | "queues" int                                                     -> nic_queues
+    | "queues" "cpus"                                                  -> nic_queues_cpus
+    | direction "ring" NAME "entries" int ring_option*                 -> nic_ring
+    | "flow" int                                                       -> nic_flow
+    | "fifo" int                                                       -> nic_fifo
+    | FLOW_CONTROL flow_control                                        -> nic_flow_control
+    | "full" full                                                      -> nic_full
+    | direction "service" QUANTITY                                     -> nic_service
+    | "writeback" int ["timeout" QUANTITY]                             -> nic_writeback
+    | "moderation" direction QUANTITY                                  -> nic_moderation
+    | "irq" direction "runs" NAME "on" irq_place                       -> nic_irq
+    | "when" test                                                      -> when
+    | "unless" test                                                    -> unless
+    | "else"                                                           -> orelse
+!direction: "rx" | "tx"
+ring_option: ring_field int
+!ring_field: "descriptor" | "address" | "command" | "done" | "info"
+!flow_control: "pause" | "none"
+!full: "block" | "drop"
+irq_place: "queue" ["+" int]                                           -> on_queue
+    | "cpu" int                                                        -> on_cpu
+
 int: INT -> int_number | "-" INT -> int_negative | NAME -> int_name
 int_literal: INT
 dotted: NAME | DOTTED
 anyname: /[A-Za-z_][A-Za-z0-9_.\[\]]*/
 
 _ARROW.3: "->"
+FLOW_CONTROL.2: "flow-control"
+FOREVER.2: /forever(?= *$)/
+BREAK.2: /break(?= *$)/
+CONTINUE.2: /continue(?= *$)/
+WAIT.2: /wait(?= *$)/
+IRQ_OFF.2: /irq_off(?= *$)/
+IRQ_ON.2: /irq_on(?= *$)/
+DROP.2: /drop(?= *$)/
+_COUNT.2: /count(?= +[A-Za-z_])/
+_PREFETCH.2: /prefetch(?= +[A-Za-z_\[])/
+_MMIO.2: /mmio(?= +[A-Za-z_])/
+_IPI.2: /ipi(?= +[A-Za-z_])/
 SCOPE.2: /(shared|per-cpu|per-packet|per-flow|per-queue|per-iteration)\b/
 NAME: /[A-Za-z_][A-Za-z0-9_]*/
 DOTTED: /[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_\[\]]+)+/
@@ -140,7 +201,7 @@ STRING: /"[^"]*"/
 %ignore /[ ]+/
 """
 
-STARTS = ["top", "field", "statement", "runline"]
+STARTS = ["top", "field", "statement", "runline", "nicline"]
 
 DESCRIPTIONS = {
     "NAME": "a name",
@@ -153,6 +214,8 @@ DESCRIPTIONS = {
     "LAYOUT": "a layout option such as STRUCT.FIELD@192",
     "SCOPE": "shared, per-cpu, per-packet, per-flow, per-queue or per-iteration",
     "RELATION": "== != < <= > >=",
+    "UNSIGNED": "<u <=u >u >=u",
+    "FLOW_CONTROL": "flow-control",
     "OPERATOR": "an operator",
     "OPTION": "offset, align, stride, pool, chain",
     "HINT": "likely or unlikely",

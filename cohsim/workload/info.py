@@ -89,7 +89,9 @@ def mnemonic(row: np.void, isa: str) -> str:
         return "pause" if isa == "x86" else "or 1,1,1" if row["flags"] & Flag.HINT_LOW else "nop"
     if op == Op.ALU:
         return "mov" if fn == Alu.XCHG else Alu(fn).name.lower()
-    return {Op.LOAD: "load", Op.STORE: "store", Op.ENTER: "enter", Op.PACKET: "packet", Op.DONE: "done", Op.HALT: "halt"}[Op(op)]
+    if op == Op.IRQ:
+        return "sti" if row["imm"] else "cli"
+    return Op(op).name.lower()
 
 
 def sequence(rows: np.ndarray, isa: str) -> str:
@@ -148,7 +150,7 @@ def count_path(w: CompiledWorkload, cpu: int) -> PathCount:
     ran = DryRun(w, cpu).iterations(2)
     if ran is None:
         result.alone = False
-        end = next(i for i in range(int(w.entry[cpu]), len(w.uops)) if w.uops[i]["op"] in (Op.DONE, Op.HALT))
+        end = next(i for i in range(int(w.entry[cpu]), len(w.uops)) if w.uops[i]["op"] in (Op.DONE, Op.HALT, Op.IRET))
         ran = Counter(range(int(w.entry[cpu]), end))
     for index, times in ran.items():
         result.add(w.uops[index], times, access_kind(w, w.uops[index], uses))

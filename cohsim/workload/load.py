@@ -14,9 +14,12 @@ from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
 from cohsim.workload.build import Builder, TooLarge
 from cohsim.workload.compiled import CompiledWorkload
+from cohsim.workload.devices import DevicePlan, finish_devices, plan_devices
 from cohsim.workload.emit import Emitter
+from cohsim.workload.include import parse_whole
 from cohsim.workload.layout import Layouter, Placed, initial_memory
 from cohsim.workload.lower import lowering
+from cohsim.workload.operands import SELF_POINTER
 from cohsim.workload.parse import parse_text, read_text
 from cohsim.workload.program import Program, resolve, suggest
 from cohsim.workload.run_block import RunPlan, plan
@@ -36,6 +39,7 @@ class Compilation:
     plan: RunPlan
     called: set[str]  # functions and paths that the programs contain
     library_rows: dict[str, tuple[int, int]]  # micro-ops of the first use of each library entry
+    included: list[str]  # files that the workload includes
 
 
 @cache
@@ -76,7 +80,8 @@ def compile_text(
 ) -> Compilation:
     """Compile workload text; ``file`` names it in messages. Raises WorkloadError."""
     check_arguments(isa, cpus, kernel)
-    program = resolve(parse_text(text, file), library(), isa=isa, cpus=cpus, variants=tuple(variants), kernel=kernel)
+    whole = parse_whole(text, file)
+    program = resolve(whole.nodes, library(), isa=isa, cpus=cpus, variants=tuple(variants), kernel=kernel)
     layouter = Layouter(program)
     for line in program.layouts:
         layouter.apply(line.option, line.pos)
@@ -87,19 +92,25 @@ def compile_text(
         program.objects[name] = s.Object(node.pos, name, node.struct, node.size, scope, node.options, node.at, node.init)
     check_objects(program)
     run = plan(program)
+    devices = plan_devices(program)
     emitter = Emitter(compare_costs=isa == "power")
-    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel), emitter)
+    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel), emitter, devices)
     entry = emit_programs(builder, run)
+    entries = emit_interrupts(builder, run, devices)
     user = {n for n in program.objects if n not in program.library}
     names = with_neighbours(program, user | emitter.used_objects() | set(builder.o.pointers.values()))
-    objects = layouter.place(names, {"per-cpu": cpus, "per-queue": cpus, "per-flow": run.flows}, run.pool)
+    counts = {"per-cpu": cpus, "per-queue": max(cpus, devices.queues), "per-flow": max(run.flows, devices.flows)}
+    objects = layouter.place(names, counts, run.pool)
     memory = memory_words(builder, objects)
+    finished = finish_devices(program, devices, objects, entries)
+    if finished is not None and run.source is None:
+        check_contexts(program, emitter)
     uops = emitter.finish(program, objects)
     if program.problems:
         raise WorkloadError(program.problems)
     workload = CompiledWorkload(
         name=Path(file).stem,
-        text=text,
+        text=whole.text,
         isa=isa,
         cpus=cpus,
         variants=tuple(variants),
@@ -114,8 +125,10 @@ def compile_text(
         warmup_ns=run.warmup_ns,
         measure_ns=run.measure_ns,
         assumptions=[*program.assumptions, *builder.assumptions],
+        devices=finished,
+        programs=builder.programs,
     )
-    return Compilation(workload, program, objects, run, builder.called, builder.library_rows)
+    return Compilation(workload, program, objects, run, builder.called, builder.library_rows, whole.files)
 
 
 def check_arguments(isa: str, cpus: int, kernel: str | None) -> None:
@@ -179,6 +192,39 @@ def emit_programs(builder: Builder, run: RunPlan) -> list[int]:
             except TooLarge:
                 entries[key] = 0
     return [entries[task.path, task.once] for task in run.tasks]
+
+
+def emit_interrupts(builder: Builder, run: RunPlan, devices: DevicePlan) -> dict[str, int]:
+    """Emit the path of every vector once; returns their entries."""
+    base = {task.path for task in run.tasks}
+    entries: dict[str, int] = {}
+    for plan_ in devices.vectors:
+        if plan_.path in base:
+            builder.program.problem(
+                plan_.pos, f"path {plan_.path!r} is both a base program and an interrupt", "give the interrupt a path of its own"
+            )
+        if plan_.path in entries:
+            continue
+        try:
+            entries[plan_.path] = builder.interrupt_path(plan_.path, plan_.pos)
+        except TooLarge:
+            entries[plan_.path] = 0
+    return entries
+
+
+def check_contexts(program: Program, emitter: Emitter) -> None:
+    """Without a source no packet or flow is current: its objects are reached by number only."""
+    for row in emitter.rows:
+        if row.object is None or row.takes_address or row.takes_stride or row.object not in program.objects:
+            continue
+        scope = program.objects[row.object].scope
+        if scope in ("per-packet", "per-flow"):
+            name = row.object.removeprefix(SELF_POINTER).removesuffix(")")
+            program.problem(
+                row.pos or "",
+                f"object {name!r} is {scope}, and there is no current {scope[4:]}: frames come from a NIC",
+                f"take the address of one instance: p = addr {name}[reg]",
+            )
 
 
 def with_neighbours(program: Program, names: Iterable[str]) -> set[str]:

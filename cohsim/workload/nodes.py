@@ -23,7 +23,10 @@ def integer(text: str) -> int:
 
 @dataclass(frozen=True)
 class OrElse(s.Statement):
-    """``else`` before it is joined to its ``if`` or ``when``."""
+    """``else`` (or ``else if``) before it is joined to its ``if`` or ``when``."""
+
+    condition: s.Condition | None = None
+    hint: str = ""
 
 
 @v_args(inline=True)
@@ -54,7 +57,7 @@ class NodeBuilder(Transformer):
         return t
 
     anyname = option_name = counted_name = sized_name = amount_name = hint = calling = dotted
-    overlaps = dependent = low = once = dotted
+    overlaps = dependent = low = once = direction = ring_field = flow_control = full = dotted
 
     def number(self, t: Token) -> tuple:
         return s.Num(integer(t)), self.at(t)
@@ -76,6 +79,21 @@ class NodeBuilder(Transformer):
 
     def addr_index(self, t: Token, r: Token) -> tuple:
         return s.AddrOf(str(t), str(r)), self.at(t)
+
+    def addr_scaled(self, t: Token, r: Token, scale: Any) -> tuple:
+        return s.AddrOf(str(t), str(r), scale), self.at(t)
+
+    def addr_arrow(self, r: Token, path: Token) -> tuple:
+        return s.AddrOf(str(r), None, arrow=str(path)), self.at(r)
+
+    def scale(self, n: s.Int) -> s.Int:
+        return n
+
+    def scale_size(self, name: Token) -> s.SizeOf:
+        return s.SizeOf(str(name))
+
+    def sizeof(self, name: Token) -> tuple:
+        return s.SizeOf(str(name)), self.at(name)
 
     def expr(self, first: tuple, *more: Any) -> s.Expr:
         rest = tuple((str(more[i]), more[i + 1][0]) for i in range(0, len(more) - 1, 2))
@@ -160,11 +178,17 @@ class NodeBuilder(Transformer):
     def replace(self, *words: Any) -> bool:
         return bool([w for w in words if w is not None])
 
-    def function(self, replaces: bool, name: Token, *parameters: Any) -> s.Function:
-        return s.Function(self.at(name), str(name), tuple(p for p in parameters if p), replaces)
+    def function(self, replaces: bool, name: Token, symbol: Token | None, *parameters: Any) -> s.Function:
+        return s.Function(self.at(name), str(name), tuple(p for p in parameters if p), replaces, symbol=str(symbol or ""))
 
     def path(self, replaces: bool, name: Token) -> s.Path:
         return s.Path(self.at(name), str(name))
+
+    def include(self, file: Token) -> s.Include:
+        return s.Include(self.at(file), file[1:-1])
+
+    def nic(self, name: Token) -> s.Nic:
+        return s.Nic(self.at(name), str(name))
 
     def variant(self, name: Token, text: Token | None) -> s.Variant:
         return s.Variant(self.at(name), str(name), text[1:-1] if text else "")
@@ -197,6 +221,9 @@ class NodeBuilder(Transformer):
 
     def orelse(self) -> OrElse:
         return OrElse(self.pos)
+
+    def orelse_if(self, condition: s.Condition, hint: Token | None) -> OrElse:
+        return OrElse(self.pos, condition, str(hint or ""))
 
     def run(self) -> s.Run:
         return s.Run(self.pos)
@@ -290,6 +317,96 @@ class NodeBuilder(Transformer):
     def halt(self) -> s.Halt:
         return s.Halt(self.pos)
 
+    def forever(self, _: Token) -> s.Forever:
+        return s.Forever(self.pos)
+
+    def break_(self, _: Token) -> s.Leave:
+        return s.Leave(self.pos, False)
+
+    def continue_(self, _: Token) -> s.Leave:
+        return s.Leave(self.pos, True)
+
+    def wait(self, _: Token) -> s.Wait:
+        return s.Wait(self.pos)
+
+    def irq_off(self, _: Token) -> s.Irq:
+        return s.Irq(self.pos, False)
+
+    def irq_on(self, _: Token) -> s.Irq:
+        return s.Irq(self.pos, True)
+
+    def drop(self, _: Token) -> s.Count:
+        return s.Count(self.pos, "dropped")
+
+    def count(self, name: Token) -> s.Count:
+        return s.Count(self.at(name), str(name))
+
+    def prefetch(self, address: s.Expr) -> s.Prefetch:
+        return s.Prefetch(self.pos, address)
+
+    def mmio(self, register: Token, queue: s.Expr, value: s.Expr) -> s.Mmio:
+        return s.Mmio(self.at(register), str(register), queue, value)
+
+    def ipi(self, name: Token, cpu: s.Expr) -> s.Ipi:
+        return s.Ipi(self.at(name), str(name), cpu)
+
+    # NIC lines
+    def _nic_line(self, key: str, **values: Any) -> s.NicLine:
+        return s.NicLine(self.pos, key, values)
+
+    def nic_port(self, rate: Token, overhead: Token | None) -> s.NicLine:
+        return self._nic_line("port", rate=str(rate), overhead=str(overhead or "0B"))
+
+    def nic_queues(self, n: s.Int) -> s.NicLine:
+        return self._nic_line("queues", count=n)
+
+    def nic_queues_cpus(self) -> s.NicLine:
+        return self._nic_line("queues", count=None)
+
+    def nic_ring(self, side: Token, name: Token, entries: s.Int, *options: tuple) -> s.NicLine:
+        known = ("descriptor", "address", "done", "info") if side == "rx" else ("descriptor", "command", "done")
+        found: dict[str, s.Int] = {}
+        for option, value in options:
+            if option not in known:
+                raise WorkloadError(Problem(str(self.pos), f"the {side} ring has no {option!r}", "known: " + ", ".join(known)))
+            if option in found:
+                raise WorkloadError(Problem(str(self.pos), f"ring option {option!r} is given twice", "keep one"))
+            found[option] = value
+        return self._nic_line(f"{side} ring", object=str(name), entries=entries, options=found)
+
+    def ring_option(self, name: Token, value: s.Int) -> tuple:
+        return str(name), value
+
+    def nic_flow(self, offset: s.Int) -> s.NicLine:
+        return self._nic_line("flow", offset=offset)
+
+    def nic_fifo(self, size: s.Int) -> s.NicLine:
+        return self._nic_line("fifo", size=size)
+
+    def nic_flow_control(self, _: Token, word: Token) -> s.NicLine:
+        return self._nic_line("flow-control", pause=word == "pause")
+
+    def nic_full(self, word: Token) -> s.NicLine:
+        return self._nic_line("full", drop=word == "drop")
+
+    def nic_service(self, side: Token, time: Token) -> s.NicLine:
+        return self._nic_line(f"{side} service", time=str(time))
+
+    def nic_writeback(self, n: s.Int, timeout: Token | None) -> s.NicLine:
+        return self._nic_line("writeback", count=n, timeout=str(timeout) if timeout else None)
+
+    def nic_moderation(self, side: Token, time: Token) -> s.NicLine:
+        return self._nic_line(f"moderation {side}", time=str(time))
+
+    def nic_irq(self, side: Token, path: Token, place: tuple) -> s.NicLine:
+        return self._nic_line(f"irq {side}", path=str(path), place=place[0], number=place[1])
+
+    def on_queue(self, offset: s.Int | None) -> tuple:
+        return "queue", 0 if offset is None else offset
+
+    def on_cpu(self, n: s.Int) -> tuple:
+        return "cpu", n
+
     # run lines
     def sized(self, name: Token, value: Token) -> tuple:
         return str(name), (str(value),)
@@ -316,12 +433,30 @@ class NodeBuilder(Transformer):
         return "spread", ("weights", *(integer(v) for v in values))
 
     def source(self, rate: Token, *options: tuple) -> s.SourceLine:
+        return s.SourceLine(self.at(rate), str(rate), self._options("source", rate, options))
+
+    def _options(self, what: str, rate: Token, options: tuple[tuple, ...]) -> dict[str, tuple]:
         found: dict[str, tuple] = {}
         for name, values in options:
             if name in found:
-                raise WorkloadError(Problem(str(self.at(rate)), f"source option {name!r} is given twice", "keep one"))
+                raise WorkloadError(Problem(str(self.at(rate)), f"{what} option {name!r} is given twice", "keep one"))
             found[name] = values
-        return s.SourceLine(self.at(rate), str(rate), found)
+        return found
+
+    def traffic_line(self, rate: Token, *rest: Any) -> s.TrafficLine:
+        return s.TrafficLine(self.at(rate), str(rate), self._options("traffic", rate, rest[:-1]), str(rest[-1]))
+
+    def acks(self, nic: Token, every: s.Int, delay: Token, frame: Token) -> s.AcksLine:
+        return s.AcksLine(self.at(nic), str(nic), every, str(delay), str(frame))
+
+    def timer(self, period: Token, path: Token) -> s.TimerLine:
+        return s.TimerLine(self.at(path), str(period), str(path))
+
+    def interrupt(self, name: Token, path: Token) -> s.InterruptLine:
+        return s.InterruptLine(self.at(name), str(name), str(path))
+
+    def output(self, *names: Token) -> s.OutputLine:
+        return s.OutputLine(self.at(names[0]), tuple(str(n) for n in names))
 
     def on_packet(self, name: Token) -> s.OnPacket:
         return s.OnPacket(self.at(name), str(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from cohsim.uops import Alu, Op
 from cohsim.workload import syntax as s
@@ -11,13 +12,21 @@ from cohsim.workload.emit import Address, Emitter, Operand
 from cohsim.workload.layout import StructLayout
 from cohsim.workload.program import Program, suggest
 
-OPERATORS = {"+": Alu.ADD, "-": Alu.SUB, "&": Alu.AND, "|": Alu.OR, "^": Alu.XOR, "<<": Alu.SHL, ">>": Alu.SHR}
+OPERATORS = {"*": Alu.MUL, "+": Alu.ADD, "-": Alu.SUB, "&": Alu.AND, "|": Alu.OR, "^": Alu.XOR, "<<": Alu.SHL, ">>": Alu.SHR}
 SELF_POINTER = "ptr("  # hidden per-instance word holding the address of the instance
 POINTER_TABLE = "ptrs("  # hidden shared table of the addresses of all instances
 
 
 class Bad(Exception):
     """The statement is wrong and has been reported."""
+
+
+@dataclass
+class Loop:
+    """Labels of ``continue`` and ``break`` in a loop; -1 while nothing jumps there."""
+
+    again: int = -1
+    end: int = -1
 
 
 @dataclass
@@ -34,16 +43,18 @@ class Frame:
     label_pos: dict[str, s.Pos] = field(default_factory=dict)
     end: int = -1  # label behind the body
     dst: int = -1  # register for the returned value
+    loops: list[Loop] = field(default_factory=list)  # open ones, innermost last
     walk: dict[str, int] = field(default_factory=dict)  # next byte of `work … in RANGE`
 
 
 class Operands:
     """Evaluates expressions in a frame. Reports through the program and raises Bad."""
 
-    def __init__(self, program: Program, structs: dict[str, StructLayout], emitter: Emitter):
+    def __init__(self, program: Program, structs: dict[str, StructLayout], emitter: Emitter, queues: int = 1):
         self.program = program
         self.structs = structs
         self.e = emitter
+        self.queues = queues  # of the NIC that has most
         self.pointers: dict[str, str] = {}  # hidden object -> object it points to
 
     def bad(self, pos: s.Pos, what: str, remedy: str = "") -> Bad:
@@ -65,8 +76,8 @@ class Operands:
 
     def select(self, base: Address, path: str, pos: s.Pos) -> Address:
         """Field ``path`` of a whole object."""
-        if base.object is None or base.ref is not None:
-            raise self.bad(pos, f"a field cannot be taken of .{path} here", "take it of an object")
+        if base.ref is not None or (base.object is None and base.layout is None):
+            raise self.bad(pos, f"a field cannot be taken of .{path} here", "take it of an object, or of a pointer: reg->STRUCT.FIELD")
         if base.layout is None:
             raise self.bad(
                 pos,
@@ -80,10 +91,18 @@ class Operands:
             base.object,
             base.offset + offset,
             size,
-            FieldRef(base.object, path, base.offset + offset, size),
+            FieldRef(base.object, path, base.offset + offset, size) if base.object else None,
             base.areg,
             base.dependent,
-        )
+        )  # no layout: a field has no fields
+
+    def size_of(self, name: str, pos: s.Pos) -> int:
+        """Bytes of a struct, or of one instance of an object."""
+        if name in self.structs:
+            return self.structs[name].size
+        if name in self.program.objects:
+            return self.object_size(name)
+        raise self.bad(pos, f"unknown struct or object {name!r}", suggest(name, [*self.structs, *self.program.objects]))
 
     def lookup(self, frame: Frame, name: str, pos: s.Pos) -> Address | Operand:
         """What a name means in a frame."""
@@ -182,10 +201,8 @@ class Operands:
         layout = self.structs.get(struct)
         if layout is None:
             raise self.bad(pos, f"unknown struct {struct!r}", suggest(struct, self.structs))
-        if path not in layout.fields:
-            raise self.bad(pos, f"struct {struct} has no field {path!r}", suggest(path, layout.fields))
-        offset, size = layout.fields[path]
-        return Address(None, offset, size, None, value.reg, True)
+        whole = Address(None, value.imm, None, None, value.reg, True, layout)
+        return self.select(whole, path, pos) if path else whole
 
     def sized(self, frame: Frame, e: s.Expr, *, atomic: bool = False) -> Address:
         """Address of an access; its size must be known, and be one register wide where ``atomic``."""
@@ -201,6 +218,8 @@ class Operands:
         """A constant or a register."""
         if isinstance(atom, s.Num):
             return Operand(atom.value)
+        if isinstance(atom, s.SizeOf):
+            return Operand(self.size_of(atom.name, pos))
         if isinstance(atom, s.Ref):
             found = self.lookup(frame, atom.name, pos)
             if isinstance(found, Operand):
@@ -223,69 +242,191 @@ class Operands:
         return Operand(0, temp), temp
 
     def compute(self, frame: Frame, e: s.Expr, dst: int) -> None:
-        """``dst`` <- expression, one ALU instruction per operator."""
+        """``dst`` <- expression, one ALU instruction per operator; ``*`` binds closer, all others from left to right."""
         if e.size is not None:
             raise self.bad(e.pos, "a value has no access size", "write r = load ADDR")
+        groups: list[tuple[str, list[s.Atom]]] = [("", [e.first])]
+        for op, atom in e.rest:
+            if op == "*":
+                groups[-1][1].append(atom)
+            else:
+                groups.append((op, [atom]))
+        if len(groups) == 1 and len(groups[0][1]) > 1:
+            self.product(frame, groups[0][1], e.pos, dst)
+            return
         if isinstance(e.first, s.AddrOf):
-            self.take_address(frame, e.first, e.pos, dst)
-            left = Operand(0, dst)
+            if len(groups[0][1]) > 1:
+                raise self.bad(e.pos, "an address times something", "multiply first, then add the address")
+            left, temps = Operand(), list[int]()
         else:
-            left = self.atom(frame, e.first, e.pos)
-        if not e.rest:
+            left, temps = self.term(frame, groups[0][1], e.pos)
+        right = []
+        for op, atoms in groups[1:]:
+            value, more = self.term(frame, atoms, e.pos)
+            right.append((op, value))
+            temps += more
+        self.chain(frame, e, left, right, dst)
+        self.e.release(*temps)
+
+    def chain(self, frame: Frame, e: s.Expr, left: Operand, right: list[tuple[str, Operand]], dst: int) -> None:
+        """dst <- left op right op …; what is still to be read is not overwritten."""
+        starts_in_place = isinstance(e.first, s.AddrOf) or left.reg < 0 or bool(left.imm)
+        later = right if starts_in_place else right[1:]
+        partial = self.e.register() if any(value.reg == dst for _, value in later) else dst
+        if isinstance(e.first, s.AddrOf):
+            self.take_address(frame, e.first, e.pos, partial)
+            left = Operand(0, partial)
+        elif not right:
             if left.reg != dst:
                 self.e.move(dst, left)
+        elif starts_in_place:
+            self.e.move(partial, left)
+            left = Operand(0, partial)
+        for i, (op, value) in enumerate(right):
+            to = dst if i == len(right) - 1 else partial
+            self.e.alu(OPERATORS[op], to, left.reg, value)
+            left = Operand(0, to)
+        if partial != dst:
+            self.e.release(partial)
+
+    def term(self, frame: Frame, atoms: list[s.Atom], pos: s.Pos) -> tuple[Operand, list[int]]:
+        """Value of an atom or a product, and the registers to release."""
+        if len(atoms) == 1:
+            return self.atom(frame, atoms[0], pos), []
+        values = [self.atom(frame, atom, pos) for atom in atoms]
+        if all(v.reg < 0 for v in values):
+            return Operand(prod(v.imm for v in values)), []
+        temp = self.e.register()
+        self.product(frame, atoms, pos, temp)
+        return Operand(0, temp), [temp]
+
+    def product(self, frame: Frame, atoms: list[s.Atom], pos: s.Pos, dst: int) -> None:
+        """dst <- product; its constants are multiplied here, by two and its powers with a shift."""
+        values = [self.atom(frame, atom, pos) for atom in atoms]
+        factor = prod(v.imm for v in values if v.reg < 0)
+        registers = [v.reg for v in values if v.reg >= 0]
+        if not registers:
+            self.e.move(dst, Operand(factor))
             return
-        for op, atom in e.rest:
-            right = self.atom(frame, atom, e.pos)
-            if left.reg < 0 or left.imm:
-                if right.reg == dst:
-                    raise self.bad(e.pos, f"a constant stands left of {op!r}", "put the register first, or use another register")
-                self.e.move(dst, left)
-                left = Operand(0, dst)
-            self.e.alu(OPERATORS[op], dst, left.reg, right)
-            left = Operand(0, dst)
+        partial = self.e.register() if dst in registers[1:] and len(registers) > 2 else dst
+        left = registers[0]
+        for i, other in enumerate(registers[1:], 2):
+            to = dst if i == len(registers) else partial
+            self.e.alu(Alu.MUL, to, left, Operand(0, other))
+            left = to
+        if partial != dst:
+            self.e.release(partial)
+        if factor != 1 or len(registers) == 1:
+            self.e.scale(dst, left, factor)
 
     def take_address(self, frame: Frame, atom: s.AddrOf, pos: s.Pos, dst: int) -> None:
         """Address of this CPU's (packet's, …) instance: a constant, or loaded from memory as kernels load a per-CPU offset."""
-        found = self.lookup(frame, atom.name, pos)
+        if atom.arrow is not None:
+            found: Address | Operand = self.arrow(frame, s.Arrow(atom.name, atom.arrow), pos)
+        else:
+            found = self.lookup(frame, atom.name, pos)
         if isinstance(found, Operand):
             raise self.bad(pos, f"{atom.name!r} is a value", "take the address of an object")
-        if found.object is None:
-            raise self.bad(pos, "this is already an address in a register", "add the offset to it")
-        scope = self.program.objects[found.object].scope
         if atom.index is not None:
             self.indexed_address(frame, atom, found, pos, dst)
-        elif scope == "shared":
-            self.e.add(Op.ALU, fn=Alu.XCHG, dst=dst, object=found.object, offset=found.offset, takes_address=True)
+        elif found.object is not None and found.areg == dst:
+            base = self.e.register()
+            self.take_base(found, pos, base)
+            self.e.move(dst, Operand(0, base))
+            self.e.release(base)
         else:
-            hidden = f"{SELF_POINTER}{found.object})"
-            self.hidden_object(hidden, found.object, scope, 8, pos)
-            self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8)), dst=dst)
-            if found.offset:
-                self.e.alu(Alu.ADD, dst, dst, Operand(found.offset))
+            self.take_base(found, pos, dst)
+
+    def add_constant(self, dst: int, register: int, constant: int) -> None:
+        if constant or register < 0:
+            self.e.alu(Alu.ADD, dst, register, Operand(constant))
+        elif dst != register:
+            self.e.move(dst, Operand(0, register))
+
+    def instance_address(self, at: Address, pos: s.Pos, dst: int) -> None:
+        """Address of ``at`` without its register."""
+        assert at.object is not None
+        scope = self.program.objects[at.object].scope
+        if scope == "shared":
+            self.e.add(Op.ALU, fn=Alu.XCHG, dst=dst, object=at.object, offset=at.offset, takes_address=True)
+            return
+        hidden = f"{SELF_POINTER}{at.object})"
+        self.hidden_object(hidden, at.object, scope, 8, pos)
+        self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8)), dst=dst)
+        if at.offset:
+            self.e.alu(Alu.ADD, dst, dst, Operand(at.offset))
 
     def indexed_address(self, frame: Frame, atom: s.AddrOf, found: Address, pos: s.Pos, dst: int) -> None:
-        """``addr OBJECT[reg]``: instance number in a register, through a table as ``per_cpu_ptr`` does."""
+        """``addr OBJECT[reg]``: the instance whose number is in a register; ``addr OBJECT[reg * SCALE]``: an element of this instance."""
         index = self.lookup(frame, atom.index or "", pos)
-        if not isinstance(index, Operand) or index.reg < 0:
+        if not isinstance(index, Operand):
+            raise self.bad(pos, f"{atom.index!r} is an address", "the index of addr OBJECT[reg] is a register")
+        if index.reg < 0 and atom.scale is None:
             raise self.bad(pos, f"{atom.index!r} is not a register", "the index of addr OBJECT[reg] is a register")
+        if atom.scale is not None:
+            self.element_address(atom, found, index, pos, dst)
+            return
+        if found.object is None or found.areg >= 0:
+            raise self.bad(pos, f"{atom.name!r} is not an object with instances", "write addr NAME[reg * SIZE], or name an object")
+        scope = self.program.objects[found.object].scope
+        if scope == "shared":
+            raise self.bad(
+                pos,
+                f"object {found.object!r} is shared: it has one instance",
+                f"an element of it is written addr {found.object}[{atom.index} * SIZE]",
+            )
+        if scope in ("per-cpu", "per-queue"):
+            self.from_table(found, index.reg, pos, dst)
+            return
+        row = self.e.add(Op.ALU, fn=Alu.MUL, dst=dst, a=index.reg, object=found.object)
+        row.takes_stride = True
+        self.e.add(Op.ALU, fn=Alu.ADD, dst=dst, a=dst, object=found.object, offset=found.offset, takes_address=True)
+
+    def from_table(self, found: Address, index: int, pos: s.Pos, dst: int) -> None:
+        """Address of an instance through a table of pointers, as ``per_cpu_ptr`` finds it."""
         assert found.object is not None
         hidden = f"{POINTER_TABLE}{found.object})"
-        self.hidden_object(hidden, found.object, "shared", 8 * max(1, self.program.env.cpus), pos)
+        instances = max(self.program.env.cpus, self.queues if self.program.objects[found.object].scope == "per-queue" else 1)
+        self.hidden_object(hidden, found.object, "shared", 8 * instances, pos)
         temp = self.e.register()
-        self.e.alu(Alu.SHL, temp, index.reg, Operand(3))
-        self.e.memory(
-            Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * max(1, self.program.env.cpus)), temp, True), dst=dst
-        )
+        self.e.alu(Alu.SHL, temp, index, Operand(3))
+        self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * instances), temp, True), dst=dst)
         self.e.release(temp)
         if found.offset:
             self.e.alu(Alu.ADD, dst, dst, Operand(found.offset))
 
+    def element_address(self, atom: s.AddrOf, found: Address, index: Operand, pos: s.Pos, dst: int) -> None:
+        """Base of this instance plus register times constant."""
+        scale = self.size_of(atom.scale.name, pos) if isinstance(atom.scale, s.SizeOf) else self.program.int(atom.scale or 1, pos)
+        if scale <= 0:
+            raise self.bad(pos, f"elements of {scale} bytes", "give a size above 0")
+        if index.reg < 0:
+            at = Address(found.object, found.offset + index.imm * scale, None, None, found.areg)
+            if at.object is not None and not 0 <= at.offset < self.object_size(at.object):
+                raise self.bad(pos, f"byte {at.offset} is outside object {at.object!r}", "check index and size")
+            self.take_base(at, pos, dst)
+            return
+        offset = self.e.register()
+        self.e.scale(offset, index.reg, scale)
+        if found.object is not None and found.areg < 0 and self.program.objects[found.object].scope == "shared":
+            self.e.add(Op.ALU, fn=Alu.ADD, dst=dst, a=offset, object=found.object, offset=found.offset, takes_address=True)
+        else:
+            base = self.e.register()
+            self.take_base(found, pos, base)
+            self.e.alu(Alu.ADD, dst, base, Operand(0, offset))
+            self.e.release(base)
+        self.e.release(offset)
+
+    def take_base(self, at: Address, pos: s.Pos, dst: int) -> None:
+        """Address of a place in an object or at a pointer."""
+        if at.object is None:
+            self.add_constant(dst, at.areg, at.offset)
+            return
+        self.instance_address(at, pos, dst)
+        if at.areg >= 0:
+            self.e.alu(Alu.ADD, dst, dst, Operand(0, at.areg))
+
     def hidden_object(self, hidden: str, target: str, scope: str, size: int, pos: s.Pos) -> None:
-        if scope == "shared" and self.program.objects[target].scope not in ("per-cpu", "per-queue"):
-            raise self.bad(
-                pos, f"object {target!r} is {self.program.objects[target].scope}", "addr OBJECT[reg] is for per-cpu objects"
-            )
         if hidden not in self.program.objects:
             options = (
                 {"pool": self.program.objects[target].options["pool"]} if "pool" in self.program.objects[target].options else {}

@@ -19,7 +19,7 @@ from cohsim.workload.nodes import NodeBuilder, OrElse
 HEADER = "cohsim-trace 1"
 MAX_BYTES = 8 << 20  # a workload is written by hand; anything larger is another kind of file
 MAX_PROBLEMS = 50
-BLOCK_TYPES = (s.Struct, s.Function, s.Path, s.Variant, s.When, s.Run, s.If, s.While, s.Repeat)
+BLOCK_TYPES = (s.Struct, s.Function, s.Path, s.Variant, s.When, s.Run, s.If, s.While, s.Repeat, s.Forever, s.Nic)
 
 
 @dataclass
@@ -115,7 +115,7 @@ class _Parser:
                 self.skipped(line, start)
                 continue
             if isinstance(node, OrElse):
-                self.join_else(nodes, line, start)
+                self.join_else(nodes, line, node, start)
                 continue
             nodes.append(self.with_children(node, line, start))
         return tuple(nodes)
@@ -128,22 +128,36 @@ class _Parser:
         elif word == "struct":
             for child in line.children:
                 self.one(child, "field")
+        elif word == "nic":
+            self.body(line.children, "nicline")
         elif start != "top" or word in ("variant", "when", "unless"):
             self.body(line.children, start)
 
-    def join_else(self, nodes: list[Any], line: Line, start: str) -> None:
-        previous = nodes[-1] if nodes else None
-        if not isinstance(previous, s.If | s.When) or previous.orelse or (isinstance(previous, s.If) and previous.goto):
+    def join_else(self, nodes: list[Any], line: Line, orelse: OrElse, start: str) -> None:
+        """Hang an ``else`` block on the ``if`` before it, at the end of its ``else if`` chain."""
+        chain = [nodes[-1]] if nodes else []
+        while chain and isinstance(chain[-1], s.If) and chain[-1].orelse and _chained(chain[-1].orelse):
+            chain.append(chain[-1].orelse[0])
+        last = chain[-1] if chain else None
+        wanted = s.If if orelse.condition else s.If | s.When
+        if not isinstance(last, wanted) or last.orelse or (isinstance(last, s.If) and last.goto):
             self.problem(
                 line.number,
                 line.indent + 1,
-                "'else' without an 'if', 'when' or 'unless' block before it",
+                "'else if' without an 'if' block before it"
+                if orelse.condition
+                else "'else' without an 'if', 'when' or 'unless' block before it",
                 "remove it or indent it like its 'if'",
             )
             return
         if not line.children:
             self.problem(line.number, line.indent + 1, "an empty 'else' block", "indent its lines deeper")
-        nodes[-1] = replace(previous, orelse=self.body(line.children, start))
+        body = self.body(line.children, start)
+        if orelse.condition is not None:
+            body = (s.If(orelse.pos, orelse.condition, None, orelse.hint, body, chained=True),)
+        for node in reversed(chain):
+            body = (replace(node, orelse=body),)
+        nodes[-1] = body[0]
 
     def with_children(self, node: Any, line: Line, start: str) -> Any:
         takes = isinstance(node, BLOCK_TYPES) and not (isinstance(node, s.If) and node.goto)
@@ -160,10 +174,18 @@ class _Parser:
         if isinstance(node, s.Struct):
             fields = tuple(f for f in (self.one(c, "field") for c in line.children) if f)
             return replace(node, fields=fields)
-        inner = "runline" if isinstance(node, s.Run) else "statement" if isinstance(node, s.Function | s.Path) else start
+        inner = start
+        if isinstance(node, s.Function | s.Path):
+            inner = "statement"
+        elif isinstance(node, s.Run | s.Nic):
+            inner = "runline" if isinstance(node, s.Run) else "nicline"
         if not line.children and not isinstance(node, s.Variant | s.Function | s.Path):
             self.problem(line.number, line.indent + 1, "a block without lines", "indent its lines deeper than its heading")
         return replace(node, body=self.body(line.children, inner))
+
+
+def _chained(orelse: tuple[Any, ...]) -> bool:
+    return isinstance(orelse[0], s.If) and orelse[0].chained
 
 
 def _strip_comment(line: str) -> str:

@@ -68,6 +68,7 @@ class Program:
     functions: dict[str, s.Function] = field(default_factory=dict)
     paths: dict[str, s.Path] = field(default_factory=dict)
     params: dict[str, s.Param] = field(default_factory=dict)
+    nics: dict[str, s.Nic] = field(default_factory=dict)  # bodies: one NicLine of each key
     layouts: list[s.LayoutLine] = field(default_factory=list)
     run: list[s.Statement] = field(default_factory=list)
     run_pos: s.Pos | None = None
@@ -266,6 +267,8 @@ class _Collector:
                 self.program.assumptions.append(node.text)
             elif isinstance(node, s.Title):
                 self.program.title = node.text
+            elif isinstance(node, s.Nic):
+                self.merge_nic(node, own)
             else:
                 self.define(node, own, override)
         self.merge_run(new_run)
@@ -292,11 +295,29 @@ class _Collector:
         own.add((kind, node.name))
         table[node.name] = node
 
+    def merge_nic(self, node: s.Nic, own: set[tuple[str, str]]) -> None:
+        """Lines of a later layer replace the earlier ones of the same key."""
+        p, old = self.program, self.program.nics.get(node.name)
+        if ("nic", node.name) in own and old is not None:
+            p.problem(node.pos, f"nic {node.name!r} is defined twice (first on line {old.pos.line})", "rename or remove one")
+            return
+        own.add(("nic", node.name))
+        lines = {line.key: line for line in old.body if isinstance(line, s.NicLine)} if old else {}
+        new: dict[str, s.NicLine] = {}
+        for line in flatten(node.body, p.env):
+            if line.key in new:
+                p.problem(line.pos, f"'{line.key}' is said twice (first on line {new[line.key].pos.line})", "keep one")
+            new[line.key] = line
+        p.nics[node.name] = s.Nic(old.pos if old else node.pos, node.name, tuple({**lines, **new}.values()))
+
     def merge_run(self, lines: list[s.Statement]) -> None:
         """A later layer's source, programs or times replace the earlier ones of the same sort."""
 
-        def sort(line: s.Statement) -> type:
-            return s.CpuRuns if isinstance(line, s.OnPacket | s.Loop) else type(line)
+        def sort(line: s.Statement) -> tuple[type, str]:
+            if isinstance(line, s.OnPacket | s.Loop):
+                return s.CpuRuns, ""
+            of = line.nic if isinstance(line, s.TrafficLine | s.AcksLine) else line.name if isinstance(line, s.InterruptLine) else ""
+            return type(line), of
 
         replaced = {sort(line) for line in lines if not isinstance(line, s.Times)}
         self.program.run = [line for line in self.program.run if sort(line) not in replaced] + lines

@@ -55,6 +55,11 @@ def quantity(program: Program, text: str, units: dict[str, float], pos: s.Pos, w
     return value
 
 
+def times_ns(program: Program, text: str, pos: s.Pos, what: str) -> float:
+    """A time in nanoseconds that may be 0."""
+    return 0.0 if re.fullmatch(r"0(\.0*)?[a-z]+", text) else quantity(program, text, TIMES_NS, pos, what)
+
+
 def spread_weights(program: Program, spread: tuple, pos: s.Pos) -> tuple[float, ...]:
     """Share of the load of each CPU."""
     cpus = program.env.cpus
@@ -123,6 +128,9 @@ def plan(program: Program) -> RunPlan:
     sources = [line for line in program.run if isinstance(line, s.SourceLine)]
     if len(sources) > 1:
         program.problem(sources[1].pos, "a second source", "keep one")
+    for line in program.run:
+        if sources and isinstance(line, s.TrafficLine):
+            program.problem(line.pos, "'traffic' beside a source", "a source feeds CPUs directly, traffic goes through a NIC: keep one")
     result = RunPlan([], make_source(program, sources[0]) if sources else None)
     result.tasks = assign(program, pos, bool(sources))
     for line in program.run:
@@ -133,11 +141,7 @@ def plan(program: Program) -> RunPlan:
             )
         if isinstance(line, s.Times):
             if line.warmup:
-                result.warmup_ns = (
-                    0.0
-                    if re.fullmatch(r"0(\.0*)?[a-z]+", line.warmup)
-                    else quantity(program, line.warmup, TIMES_NS, line.pos, "warmup")
-                )
+                result.warmup_ns = times_ns(program, line.warmup, line.pos, "warmup")
             if line.measure:
                 result.measure_ns = quantity(program, line.measure, TIMES_NS, line.pos, "measured time")
     return result

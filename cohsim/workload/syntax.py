@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,22 @@ class Arrow:
 
 @dataclass(frozen=True)
 class AddrOf:
-    """``addr OBJECT.FIELD`` or ``addr OBJECT[reg]``."""
+    """``addr OBJECT.FIELD``, ``addr OBJECT[reg]``, ``addr OBJECT[reg * SCALE]`` or ``addr reg->STRUCT.FIELD``."""
 
     name: str
     index: str | None
+    scale: Int | SizeOf | None = None
+    arrow: str | None = None
 
 
-Atom = Num | Ref | Deref | Arrow | AddrOf
+@dataclass(frozen=True)
+class SizeOf:
+    """``sizeof STRUCT`` (or OBJECT)."""
+
+    name: str
+
+
+Atom = Num | Ref | Deref | Arrow | AddrOf | SizeOf
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ Int = int | str  # a literal, or the name of a param
 @dataclass(frozen=True)
 class Condition:
     left: Expr
-    relation: str  # == != < <= > >= & (bit test)
+    relation: str  # == != < <= > >= <u <=u >u >=u & (bit test)
     right: Expr
     negated: bool = False
 
@@ -171,6 +181,7 @@ class If(Statement):
     hint: str  # "", "likely", "unlikely"
     body: tuple[Statement, ...] = ()
     orelse: tuple[Statement, ...] = ()
+    chained: bool = False  # stands as `else if` in the orelse of another
 
 
 @dataclass(frozen=True)
@@ -205,6 +216,53 @@ class Return(Statement):
 @dataclass(frozen=True)
 class Halt(Statement):
     pass
+
+
+@dataclass(frozen=True)
+class Forever(Statement):
+    body: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Leave(Statement):
+    """``break`` and ``continue``."""
+
+    again: bool
+
+
+@dataclass(frozen=True)
+class Wait(Statement):
+    """Idle until an interrupt."""
+
+
+@dataclass(frozen=True)
+class Irq(Statement):
+    """``irq_off`` and ``irq_on``."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Prefetch(Statement):
+    address: Expr
+
+
+@dataclass(frozen=True)
+class Count(Statement):
+    name: str
+
+
+@dataclass(frozen=True)
+class Mmio(Statement):
+    register: str  # NIC.REGISTER
+    queue: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Ipi(Statement):
+    name: str
+    cpu: Expr
 
 
 @dataclass(frozen=True)
@@ -279,6 +337,7 @@ class Function(Statement):
     parameters: tuple[Parameter, ...]
     replace: bool
     body: tuple[Statement, ...] = ()
+    symbol: str = ""  # what profiles call it; "": its name
 
 
 @dataclass(frozen=True)
@@ -321,6 +380,25 @@ class Variant(Statement):
     body: tuple[Statement, ...] = ()
 
 
+@dataclass(frozen=True)
+class Include(Statement):
+    file: str
+
+
+@dataclass(frozen=True)
+class NicLine(Statement):
+    """One property of a NIC; ``key`` is what a variant replaces: "port", "rx ring", "irq tx", …"""
+
+    key: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Nic(Statement):
+    name: str
+    body: tuple[Statement, ...] = ()
+
+
 # ---- run block --------------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +438,40 @@ class CpuCount(Statement):
 class Times(Statement):
     warmup: str | None
     measure: str | None
+
+
+@dataclass(frozen=True)
+class TrafficLine(Statement):
+    """Frames from outside into a NIC."""
+
+    rate: str
+    options: dict[str, tuple]
+    nic: str
+
+
+@dataclass(frozen=True)
+class AcksLine(Statement):
+    nic: str
+    every: Int
+    delay: str
+    frame: str
+
+
+@dataclass(frozen=True)
+class TimerLine(Statement):
+    period: str
+    path: str
+
+
+@dataclass(frozen=True)
+class InterruptLine(Statement):
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class OutputLine(Statement):
+    nics: tuple[str, ...]
 
 
 @dataclass(frozen=True)
