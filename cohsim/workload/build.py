@@ -533,7 +533,7 @@ class Builder:
         returned = _ends_with_return(function.body)
         self.body_of(function.body, inner)
         if returned:
-            self.drop_last_jump(inner)
+            self.e.drop_last_jump(inner.end)  # a `return` at the end of the body jumps to the next instruction
         self.stack.pop()
         if inner.library:
             self.library_rows.setdefault(node.name, (start, len(self.e.rows)))
@@ -572,20 +572,6 @@ class Builder:
             if name and name not in inner.bindings and name not in self.program.params:
                 inner.registers[name] = inner.dst
                 inner.borrowed.add(name)
-
-    def drop_last_jump(self, inner: Frame) -> None:
-        """A ``return`` at the end of the body jumps to the next instruction: remove it."""
-        last = len(self.e.rows) - 1
-        if (
-            last >= 0
-            and self.e.rows[last].op == Op.BR
-            and self.e.rows[last].target == inner.end
-            and self.e.rows[last].fn == Cond.ALWAYS
-        ):
-            if any(at == last for at in self.e.labels):
-                return  # something jumps to the jump itself
-            del self.e.rows[last]
-            self.e.labels = [last if at == last + 1 else at for at in self.e.labels]
 
 
 def pieces(offset: int, size: int) -> list[tuple[int, int]]:

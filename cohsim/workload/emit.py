@@ -91,6 +91,7 @@ class Emitter:
     pos: Pos = Pos("", 0, 0)
     compare_costs: bool = False  # a comparison is an instruction of its own (Power)
     _numbers: int = 0  # numbers by scope that are in use or were
+    _bound: dict[int, list[int]] = field(default_factory=dict)  # row -> labels that point to it
     _label_at: int = -1  # latest row a label points to
     _field_index: dict[FieldRef, int] = field(default_factory=dict)
     _names: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -197,6 +198,18 @@ class Emitter:
 
     def bind(self, label: int) -> None:
         self.labels[label] = self._label_at = len(self.rows)
+        self._bound.setdefault(len(self.rows), []).append(label)
+
+    def drop_last_jump(self, label: int) -> None:
+        """Remove a last row that jumps to ``label``, which is bound right behind it."""
+        last = len(self.rows) - 1
+        row = self.rows[last] if self.rows else None
+        if row is None or row.op != Op.BR or row.fn != Cond.ALWAYS or row.target != label or last in self._bound:
+            return  # something jumps to the jump itself
+        del self.rows[last]
+        self._bound[last] = self._bound.pop(last + 1, [])
+        for moved in self._bound[last]:
+            self.labels[moved] = last
 
     def jump(self, label: int) -> None:
         self.add(Op.BR, fn=Cond.ALWAYS, target=label, flags=int(Flag.PRED_TAKEN))

@@ -2,12 +2,12 @@
 
 Every name and temporary of an inlined call is a *value* of its own. As long as the values whose names are in scope fit, each keeps the
 lowest register that was free when it came into being. Deeply inlined programs have more names in scope than there are registers, but
-few of them are read again: there, values share a register whenever their live ranges do not meet.
+few of them are read again: there, values share a register wherever no two of them are live together.
 """
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from cohsim.uops import REGISTERS, Cond, Op
 
 WRITES_DST = (Op.LOAD, Op.RMW, Op.LL, Op.SC, Op.ALU)
 ENDS = (Op.HALT, Op.IRET)
+Segment = tuple[int, int]
 
 
 class Instruction(Protocol):
@@ -45,55 +46,88 @@ def assign(rows: Sequence[Instruction], labels: Sequence[int], scoped: Sequence[
     if max(scoped, default=-1) < REGISTERS:
         return list(scoped)
     ranges = live_ranges(rows, labels, len(scoped), born)
-    result = [0] * len(scoped)
-    free = list(range(REGISTERS))
-    active: list[tuple[int, int]] = []  # end of the range, register
-    for value in sorted((v for v in range(len(scoped)) if ranges[v]), key=lambda v: ranges[v]):
-        first, last = ranges[value]
-        while active and active[0][0] < first:
-            heapq.heappush(free, heapq.heappop(active)[1])
-        if not free:
-            raise TooMany(first // 2)
-        result[value] = heapq.heappop(free)
-        heapq.heappush(active, (last, result[value]))
+    used = [value for value, segments in enumerate(ranges) if segments]
+    in_order = sorted(used, key=lambda v: ranges[v][0])
+    try:
+        return _pack(ranges, in_order)
+    except TooMany:  # first come, first served is not always best: the longest have the least choice
+        length = {v: sum(end - start for start, end in ranges[v]) for v in used}
+        return _pack(ranges, sorted(in_order, key=lambda v: -length[v]))
+
+
+def _pack(ranges: Sequence[list[Segment]], order: Sequence[int]) -> list[int]:
+    """Lowest register whose other values are dead wherever this one is live."""
+    result = [0] * len(ranges)
+    taken: list[list[Segment]] = [[] for _ in range(REGISTERS)]  # sorted, disjoint
+    for value in order:
+        for register, segments in enumerate(taken):
+            if not any(_meets(segments, segment) for segment in ranges[value]):
+                break
+        else:
+            raise TooMany(ranges[value][0][0] // 2)
+        result[value] = register
+        for segment in ranges[value]:
+            insort(segments, segment)
     return result
 
 
-def live_ranges(rows: Sequence[Instruction], labels: Sequence[int], values: int, born: Sequence[int]) -> list[tuple[int, ...]]:
-    """(first, last) point of each value, () where it is never used. Row r reads at point 2r and writes at 2r + 1."""
+def _meets(segments: list[Segment], segment: Segment) -> bool:
+    """Whether a segment shares a point with one of a sorted list."""
+    after = bisect_right(segments, segment)
+    before_meets = after > 0 and segments[after - 1][1] >= segment[0]
+    return before_meets or (after < len(segments) and segments[after][0] <= segment[1])
+
+
+def live_ranges(rows: Sequence[Instruction], labels: Sequence[int], values: int, born: Sequence[int]) -> list[list[Segment]]:
+    """Where each value is live: inclusive (first, last) points in order. Row r reads at point 2r and writes at 2r + 1."""
     starts, before = _blocks(rows, labels)
     ends = [*starts[1:], len(rows)]
-    first, last = [1 << 60] * values, [-1] * values
-    defines: list[set[int]] = [set() for _ in starts]
-    exposed: dict[int, list[int]] = {}  # value -> blocks that read it before they write it
+    touched: list[dict[int, Segment]] = [{} for _ in range(values)]  # block -> first and last point of the value there
+    defined: list[set[int]] = [set() for _ in range(values)]  # blocks that write the value
+    exposed: list[list[int]] = [[] for _ in range(values)]  # blocks that read it before they write it
     for block, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        defined = defines[block]
         for r in range(start, end):
             row = rows[r]
             for value in {row.a, row.b, row.areg} - {-1}:
-                first[value], last[value] = min(first[value], 2 * r), max(last[value], 2 * r)
-                if value not in defined and (blocks := exposed.setdefault(value, [])) [-1:] != [block]:
-                    blocks.append(block)
+                if block not in touched[value]:
+                    exposed[value].append(block)
+                touched[value][block] = (touched[value].get(block, (2 * r, 0))[0], 2 * r)
             if row.dst >= 0 and row.op in WRITES_DST:
-                first[row.dst], last[row.dst] = min(first[row.dst], 2 * r + 1), max(last[row.dst], 2 * r + 1)
-                defined.add(row.dst)
-    for value, blocks in exposed.items():
-        # The value is live at the start of these blocks, hence at the end of all that lead there, back to where it is written. Before its
-        # own function begins it is nobody's: a name that is not set on every way holds nothing to keep.
-        floor, todo, seen = born[value], list(blocks), set(blocks)
-        while todo:
-            block = todo.pop()
-            first[value] = min(first[value], 2 * max(starts[block], floor))
-            if starts[block] <= floor:
-                continue
-            for other in before[block]:
-                if ends[other] <= floor:
-                    continue
-                last[value] = max(last[value], 2 * ends[other] - 1)
-                if other not in seen and value not in defines[other]:
-                    seen.add(other)
-                    todo.append(other)
-    return [(first[v], last[v]) if last[v] >= 0 else () for v in range(values)]
+                touched[row.dst][block] = (touched[row.dst].get(block, (2 * r + 1, 0))[0], 2 * r + 1)
+                defined[row.dst].add(block)
+    result = []
+    for value in range(values):
+        live_in, live_out = _spread(exposed[value], defined[value], starts, before, born[value])
+        segments: list[Segment] = []
+        for block in sorted(live_in | live_out | set(touched[value])):
+            first, last = touched[value].get(block, (2 * starts[block], 2 * ends[block] - 1))
+            first = max(2 * starts[block], 2 * born[value]) if block in live_in else first
+            last = 2 * ends[block] - 1 if block in live_out else last
+            if segments and segments[-1][1] + 1 == first:
+                first = segments.pop()[0]
+            segments.append((first, last))
+        result.append(segments)
+    return result
+
+
+def _spread(
+    exposed: list[int], defined: set[int], starts: list[int], before: list[list[int]], born: int
+) -> tuple[set[int], set[int]]:
+    """Blocks at whose start, and at whose end, a value is live.
+
+    Before its own function begins it is nobody's: a name that is not set on every way holds nothing that must be kept.
+    """
+    live_in, live_out, todo = set(exposed), set(), list(exposed)
+    while todo:
+        block = todo.pop()
+        if starts[block] <= born:
+            continue
+        for other in before[block]:
+            live_out.add(other)
+            if other not in live_in and other not in defined:
+                live_in.add(other)
+                todo.append(other)
+    return live_in, live_out
 
 
 def _blocks(rows: Sequence[Instruction], labels: Sequence[int]) -> tuple[list[int], list[list[int]]]:
