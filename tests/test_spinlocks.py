@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "analysis"))
-from spinlocks import measure  # noqa: E402
+from spinlocks import measure
 
 SHORT_NS = 50_000.0
 
