@@ -50,6 +50,9 @@ class Interpreter:
         self.iterations = [0] * workload.cpus
         self.reservation: list[int | None] = [None] * workload.cpus
         self.halted = [False] * workload.cpus
+        self.queue = list(range(workload.cpus))
+        self.written: list[tuple[int, int, int]] = []  # MMIO: NIC * 16 + register, queue, value
+        self.counted = [0] * len(workload.devices.counters if workload.devices else ())
         self.steps = [0] * workload.cpus
         self.code = [{name: int(u[name]) for name in workload.uops.dtype.names} for u in workload.uops]
         for address, size, value in workload.memory:
@@ -75,7 +78,7 @@ class Interpreter:
         u = self.code[self.pc[cpu]]
         r, op = self.registers[cpu], u["op"]
         value = (u["imm"] + (r[u["b"]] if u["b"] >= 0 else 0)) & MASK
-        context = {Slot.NONE: 0, Slot.CPU: cpu, Slot.ITERATION: self.iterations[cpu]}.get(u["slot"], 0)
+        context = {Slot.CPU: cpu, Slot.QUEUE: self.queue[cpu], Slot.ITERATION: self.iterations[cpu]}.get(u["slot"], 0)
         at = u["base"] + u["stride"] * context + (r[u["areg"]] if u["areg"] >= 0 else 0)
         size, dst, self.pc[cpu] = u["size"], u["dst"], self.pc[cpu] + 1
         self.steps[cpu] += 1
@@ -101,7 +104,11 @@ class Interpreter:
             self.pc[cpu] = u["target"]
         elif op == Op.DONE:
             self.iterations[cpu] += 1
-        elif op == Op.HALT:
+        elif op == Op.MMIO:
+            self.written.append((u["fn"], at, value))
+        elif op == Op.COUNT:
+            self.counted[u["base"]] += 1
+        elif op in (Op.HALT, Op.WAIT, Op.IRET):  # nobody interrupts here
             self.halted[cpu] = True
             self.pc[cpu] -= 1
         if result is not None and dst >= 0:

@@ -50,7 +50,7 @@ def condition(fn: int, x: int, v: int) -> bool:
 
 
 class DryRun:
-    """One CPU of a workload. Packet, flow and queue context are 0."""
+    """One CPU of a workload. Packet and flow are 0, the queue is the CPU's."""
 
     def __init__(self, workload: CompiledWorkload, cpu: int):
         self.workload = workload
@@ -97,7 +97,7 @@ class DryRun:
                 if condition(u[at["fn"]], a, value):
                     pc = u[at["target"]]
                 continue
-            slot = {Slot.CPU: self.cpu, Slot.ITERATION: self.iteration}.get(Slot(u[at["slot"]]), 0)
+            slot = {Slot.CPU: self.cpu, Slot.QUEUE: self.cpu, Slot.ITERATION: self.iteration}.get(Slot(u[at["slot"]]), 0)
             address = u[at["base"]] + u[at["stride"]] * slot + (self.registers[u[at["areg"]]] if u[at["areg"]] >= 0 else 0)
             result = self.execute(op, u[at["fn"]], a, value, address, u[at["size"]])
             if result is not None and u[at["dst"]] >= 0:

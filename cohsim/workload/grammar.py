@@ -77,7 +77,7 @@ statement: "work" int traffic*                                         -> work
     | WAIT                                                             -> wait
     | IRQ_OFF                                                          -> irq_off
     | IRQ_ON                                                           -> irq_on
-    | DROP                                                             -> drop
+    | DROPPED                                                          -> drop
     | _COUNT NAME                                                      -> count
     | _PREFETCH expr                                                   -> prefetch
     | _MMIO dotted "," expr "," expr                                   -> mmio
@@ -185,7 +185,7 @@ CONTINUE.2: /continue(?= *$)/
 WAIT.2: /wait(?= *$)/
 IRQ_OFF.2: /irq_off(?= *$)/
 IRQ_ON.2: /irq_on(?= *$)/
-DROP.2: /drop(?= *$)/
+DROPPED.2: /drop(?= *$)/
 _COUNT.2: /count(?= +[A-Za-z_])/
 _PREFETCH.2: /prefetch(?= +[A-Za-z_\[])/
 _MMIO.2: /mmio(?= +[A-Za-z_])/
@@ -216,6 +216,11 @@ DESCRIPTIONS = {
     "RELATION": "== != < <= > >=",
     "UNSIGNED": "<u <=u >u >=u",
     "FLOW_CONTROL": "flow-control",
+    "DROPPED": "drop",
+    "_COUNT": "count",
+    "_PREFETCH": "prefetch",
+    "_MMIO": "mmio",
+    "_IPI": "ipi",
     "OPERATOR": "an operator",
     "OPTION": "offset, align, stride, pool, chain",
     "HINT": "likely or unlikely",

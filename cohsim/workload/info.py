@@ -9,6 +9,7 @@ import numpy as np
 
 from cohsim.uops import Alu, Cond, Fence, Flag, Op
 from cohsim.workload.compiled import CompiledWorkload, FieldRef, PlacedObject
+from cohsim.workload.device_info import describe_devices
 from cohsim.workload.dry_run import DryRun, instructions
 from cohsim.workload.layout import LINE_BYTES
 from cohsim.workload.load import Compilation
@@ -185,6 +186,7 @@ def describe(c: Compilation) -> str:
         "",
         *_paths(c),
         "",
+        *(describe_devices(w.devices, w.programs) if w.devices else []),
         "Lowered sequences (first use; uncontended and waiting parts together)",
     ]
     lines += [f"  {name:<22} {text}" for name, text in sequences(c).items()] or ["  none"]
@@ -225,7 +227,7 @@ def _lines(w: CompiledWorkload) -> list[str]:
 
 def _paths(c: Compilation) -> list[str]:
     w = c.workload
-    lines = ["One iteration without contention"]
+    lines = ["One iteration without contention (up to the first wait for an interrupt)" if w.devices else "One iteration without contention"]
     seen: set[str] = set()
     for cpu, task in enumerate(c.plan.tasks):
         if task.path is None or task.path in seen:

@@ -60,14 +60,13 @@ def _pack(ranges: Sequence[list[Segment]], order: Sequence[int]) -> list[int]:
     result = [0] * len(ranges)
     taken: list[list[Segment]] = [[] for _ in range(REGISTERS)]  # sorted, disjoint
     for value in order:
-        for register, segments in enumerate(taken):
-            if not any(_meets(segments, segment) for segment in ranges[value]):
-                break
-        else:
+        fits = (r for r, segments in enumerate(taken) if not any(_meets(segments, segment) for segment in ranges[value]))
+        register = next(fits, None)
+        if register is None:
             raise TooMany(ranges[value][0][0] // 2)
         result[value] = register
         for segment in ranges[value]:
-            insort(segments, segment)
+            insort(taken[register], segment)
     return result
 
 
