@@ -9,6 +9,7 @@ from pathlib import Path
 from cohsim.errors import InputError, MachineError, Problem, WorkloadError
 
 PACKAGE = Path(__file__).resolve().parent
+INCLUDE_FOLDER = "lib"  # below workloads
 _ERRORS: dict[str, type[InputError]] = {"machines": MachineError, "workloads": WorkloadError}
 
 
@@ -18,11 +19,15 @@ def data_folders(kind: str) -> list[Path]:
 
 
 def bundled_names(kind: str, suffix: str) -> list[str]:
-    """Names that :func:`find_data` resolves without a path, sorted: ``t4240``, ``micro/atomic_inc``."""
+    """Names that :func:`find_data` resolves without a path, sorted: ``t4240``, ``micro/atomic_inc``.
+
+    Files below ``lib`` are for others to include and are left out.
+    """
     names = {
         path.relative_to(folder).with_suffix("").as_posix()
         for folder in data_folders(kind)
         for path in folder.rglob(f"*{suffix}")
+        if path.relative_to(folder).parts[0] != INCLUDE_FOLDER
     }
     return sorted(names)
 

@@ -107,7 +107,7 @@ test: "isa" NAME                                                       -> test_i
 expr: atom (OPERATOR atom)* [":" int]
 OPERATOR: "*" | "+" | "-" | "&" | "|" | "^" | "<<" | ">>"
 atom: int_literal                                                      -> number
-    | "-" int_literal                                                  -> negative
+    | _MINUS int_literal                                                -> negative
     | dotted                                                           -> ref
     | "[" expr "]"                                                     -> deref
     | NAME _ARROW dotted                                               -> arrow
@@ -172,12 +172,13 @@ ring_option: ring_field int
 irq_place: "queue" ["+" int]                                           -> on_queue
     | "cpu" int                                                        -> on_cpu
 
-int: INT -> int_number | "-" INT -> int_negative | NAME -> int_name
+int: INT -> int_number | _MINUS INT -> int_negative | NAME -> int_name
 int_literal: INT
 dotted: NAME | DOTTED
 anyname: /[A-Za-z_][A-Za-z0-9_.\[\]]*/
 
 _ARROW.3: "->"
+_MINUS.2: /-(?= *[0-9])/
 FLOW_CONTROL.2: "flow-control"
 FOREVER.2: /forever(?= *$)/
 BREAK.2: /break(?= *$)/
@@ -235,7 +236,7 @@ DESCRIPTIONS = {
     "COLON": "':SIZE'",
     "LSQB": "'['",
     "RSQB": "']'",
-    "MINUS": "'-'",
+    "_MINUS": "'-'",
     "PLUS": "'+'",
 }
 

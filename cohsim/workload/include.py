@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cohsim.datafiles import data_folders
+from cohsim.datafiles import INCLUDE_FOLDER, data_folders
 from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
 from cohsim.workload.parse import parse_text, read_text
-
-LIBRARY_FOLDER = "lib"  # below the bundled workloads: files to include, no workloads by themselves
 
 
 @dataclass
@@ -78,7 +76,7 @@ class _Reader:
 
     def find(self, node: s.Include, file: str) -> Path | None:
         """Beside the including file, else in the bundled library folder; None after reporting."""
-        places = [Path(file).parent, *(folder / LIBRARY_FOLDER for folder in data_folders("workloads"))]
+        places = [Path(file).parent, *(folder / INCLUDE_FOLDER for folder in data_folders("workloads"))]
         for place in places:
             try:
                 if node.file and (place / node.file).is_file():
@@ -90,7 +88,7 @@ class _Reader:
             Problem(
                 str(node.pos),
                 f"no file {node.file!r} to include",
-                f"it is looked for beside this file and in workloads/{LIBRARY_FOLDER}"
+                f"it is looked for beside this file and in workloads/{INCLUDE_FOLDER}"
                 + (f", which have {', '.join(known[:12])}" if known else ""),
             )
         )
