@@ -207,7 +207,7 @@ class Builder:
         word = frame.walk.get(key, zlib.crc32(f"{frame.name}/{where.object}".encode()) % words)
         frame.walk[key] = (word + 1) % words
         ref = where.ref or (FieldRef(where.object, "", where.offset, size) if where.object else None)
-        piece = Address(where.object, where.offset + 8 * word, min(8, size), ref, where.areg, where.dependent)
+        piece = Address(where.object, where.offset + 8 * word, min(8, size), ref, where.areg)
         self.e.memory(op, piece)
 
     def do_Load(self, node: s.Load, frame: Frame) -> None:

@@ -43,7 +43,6 @@ class Address:
     size: int | None  # None: not said yet (a whole object)
     ref: FieldRef | None = None
     areg: int = -1
-    dependent: bool = False
     layout: StructLayout | None = None  # of a whole object, so that a field can still be chosen
 
 
@@ -154,12 +153,10 @@ class Emitter:
         size: int | None = None,
         shift: int = 0,
     ) -> Row:
-        """A memory operation; ``shift`` and ``size`` choose a piece of the address."""
-        flags = Flag.DEP if address.dependent or address.areg >= 0 else 0
+        """A memory operation; ``shift`` and ``size`` choose a piece of the address. One in a register waits for that register only."""
         return self.add(
             op,
             fn=fn,
-            flags=int(flags),
             size=size or address.size or 8,
             dst=dst,
             a=a,

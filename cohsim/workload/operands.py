@@ -93,7 +93,6 @@ class Operands:
             size,
             FieldRef(base.object, path, base.offset + offset, size) if base.object else None,
             base.areg,
-            base.dependent,
         )  # no layout: a field has no fields
 
     def size_of(self, name: str, pos: s.Pos) -> int:
@@ -158,7 +157,7 @@ class Operands:
                 raise self.bad(e.pos, "an address uses two registers", "add them in a statement of their own")
             areg = value.reg if value.reg >= 0 else areg
         size = self.program.int(e.size, e.pos) if e.size is not None else base.size if not e.rest or base.ref else None
-        result = Address(base.object, offset, size, base.ref, areg, base.dependent, None if e.rest else base.layout)
+        result = Address(base.object, offset, size, base.ref, areg, None if e.rest else base.layout)
         self.check_bounds(result, e)
         return self.anonymous(result)
 
@@ -180,7 +179,7 @@ class Operands:
         """Give a range without a field a name of its own for attribution."""
         if a.object is None or a.ref is not None or a.size is None:
             return a
-        return Address(a.object, a.offset, a.size, FieldRef(a.object, "", a.offset, a.size), a.areg, a.dependent, a.layout)
+        return Address(a.object, a.offset, a.size, FieldRef(a.object, "", a.offset, a.size), a.areg, a.layout)
 
     def pointer(self, frame: Frame, atom: s.Deref) -> Address:
         inner = atom.inner
@@ -191,7 +190,7 @@ class Operands:
             if op not in ("+", "-") or more.reg >= 0:
                 raise self.bad(inner.pos, "an address in brackets is a register plus constants", "write [reg+8]:8")
             offset += more.imm if op == "+" else -more.imm
-        return Address(None, offset, None, None, value.reg, True)
+        return Address(None, offset, None, None, value.reg)
 
     def arrow(self, frame: Frame, atom: s.Arrow, pos: s.Pos) -> Address:
         value = self.lookup(frame, atom.register, pos)
@@ -201,7 +200,7 @@ class Operands:
         layout = self.structs.get(struct)
         if layout is None:
             raise self.bad(pos, f"unknown struct {struct!r}", suggest(struct, self.structs))
-        whole = Address(None, value.imm, None, None, value.reg, True, layout)
+        whole = Address(None, value.imm, None, None, value.reg, layout)
         return self.select(whole, path, pos) if path else whole
 
     def sized(self, frame: Frame, e: s.Expr, *, atomic: bool = False) -> Address:
@@ -390,7 +389,7 @@ class Operands:
         self.hidden_object(hidden, found.object, "shared", 8 * instances, pos)
         temp = self.e.register()
         self.e.alu(Alu.SHL, temp, index, Operand(3))
-        self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * instances), temp, True), dst=dst)
+        self.e.memory(Op.LOAD, Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8 * instances), temp), dst=dst)
         self.e.release(temp)
         if found.offset:
             self.e.alu(Alu.ADD, dst, dst, Operand(found.offset))
