@@ -319,7 +319,7 @@ class Builder:
             self.e.branch(cond, left, right, frame.end, taken=node.hint != "unlikely")
             self.e.release(*free)
             return
-        if node.body and isinstance(node.body[0], s.Leave) and not node.orelse:
+        if len(node.body) == 1 and isinstance(node.body[0], s.Leave) and not node.orelse:
             self.e.branch(cond, left, right, self.loop_label(node.body[0], frame), taken=node.hint != "unlikely")
             self.e.release(*free)
             return
