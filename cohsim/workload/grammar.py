@@ -108,6 +108,7 @@ expr: atom (OPERATOR atom)* [":" int]
 OPERATOR: "*" | "+" | "-" | "&" | "|" | "^" | "<<" | ">>"
 atom: int_literal                                                      -> number
     | "-" int_literal                                                  -> negative
+    | "-" NAME                                                         -> minus
     | dotted                                                           -> ref
     | "[" expr "]"                                                     -> deref
     | NAME _ARROW dotted                                               -> arrow

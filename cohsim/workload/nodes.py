@@ -65,6 +65,9 @@ class NodeBuilder(Transformer):
     def negative(self, t: Token) -> tuple:
         return s.Num(-integer(t)), self.at(t)
 
+    def minus(self, t: Token) -> tuple:
+        return s.Minus(str(t)), self.at(t)
+
     def ref(self, t: Token) -> tuple:
         return s.Ref(str(t)), self.at(t)
 
@@ -273,6 +276,9 @@ class NodeBuilder(Transformer):
         if len(args) == 1 and isinstance(args[0].first, s.Num) and args[0].first.value < 0:  # `r = a -1`
             minus = ("-", s.Num(-args[0].first.value))
             return s.Assign(self.pos, str(dst), s.Expr(self.at(name), s.Ref(str(name)), (minus, *args[0].rest)))
+        if len(args) == 1 and isinstance(args[0].first, s.Minus):  # `r = a - b`
+            subtrahend = ("-", s.Ref(args[0].first.name))
+            return s.Assign(self.pos, str(dst), s.Expr(self.at(name), s.Ref(str(name)), (subtrahend, *args[0].rest)))
         return s.Invoke(self.at(name), str(dst), str(name), args, "plain")
 
     def call(self, mode: Token, name: Token, *args: Any) -> s.Invoke:

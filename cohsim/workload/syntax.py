@@ -27,6 +27,13 @@ class Num:
 
 
 @dataclass(frozen=True)
+class Minus:
+    """``-NAME``: what remains of ``r = a - b`` when the parser has taken ``a`` for the name of a function."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Ref:
     """A name with optional field path: register, param, parameter, object or object field."""
 
@@ -65,7 +72,7 @@ class SizeOf:
     name: str
 
 
-Atom = Num | Ref | Deref | Arrow | AddrOf | SizeOf
+Atom = Num | Minus | Ref | Deref | Arrow | AddrOf | SizeOf
 
 
 @dataclass(frozen=True)
