@@ -401,6 +401,7 @@ cdef class Simulation:
         cdef Thread* th
         if len(d.nics) > MAXNIC:
             raise ValueError(f"more than {MAXNIC} NICs")
+        self._device_operations(d)
         s.has_devices, s.n_vectors, s.n_nics, s.n_traffic, s.n_counters = 1, len(d.vectors), len(d.nics), len(d.traffic), len(d.counters)
         s.dma_l3, s.dma, s.mmio, s.idle_exit = m.dma_to_l3, max(m.dma_fs, 2 * s.margin), m.mmio_fs, m.idle_exit_fs
         s.irq_latency, s.irq_entry, s.irq_exit = max(m.interrupt_latency_fs, 2 * s.margin), m.interrupt_entry_fs, m.interrupt_exit_fs
@@ -428,6 +429,20 @@ cdef class Simulation:
                 device_event(s, 0, round(v.first_ns * 1e6), D_TIMER, 0, i)
         for i, f in enumerate(d.traffic):
             device_event(s, f.nic, <int64_t>(next_random(&s.traffic[i].rng) % <uint64_t>s.traffic[i].period), D_ARRIVE, i, 0)
+
+    def _device_operations(self, d):
+        # Micro-ops that name what is not there would reach beyond the tables.
+        cdef Sim* s = &self.s
+        cdef int32_t i
+        cdef Uop* u
+        for i in range(s.n_uops):
+            u = &s.uops[i]
+            if u.op == OP_MMIO and (u.fn >> 4 >= len(d.nics) or u.fn & 15 > 3):
+                raise ValueError(f"micro-op {i}: there is no NIC {u.fn >> 4} with a register {u.fn & 15}")
+            if u.op == OP_IPI and not 0 <= u.base < len(d.vectors):
+                raise ValueError(f"micro-op {i}: there is no vector {u.base}")
+            if u.op == OP_COUNT and not 0 <= u.base < len(d.counters):
+                raise ValueError(f"micro-op {i}: there is no counter {u.base}")
 
     def _nics(self, d):
         cdef Sim* s = &self.s
@@ -507,6 +522,9 @@ cdef class Simulation:
     def start(self):
         """Let every core begin; a thread is idle until its own first cycle."""
         cdef int32_t i
+        for i in range(self.s.n_uops):
+            if self.s.uops[i].op > OP_HALT and self.s.uops[i].op != OP_PREFETCH and not self.s.has_devices:
+                raise ValueError(f"micro-op {i} needs an interrupt controller or a device: a run without devices has none")
         for i in range(self.s.n_threads):
             account(&self.s, &self.s.threads[i], self.s.threads[i].pc, C_IDLE, 0, self.s.threads[i].t)
         for i in range(self.s.n_cores):

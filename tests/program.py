@@ -19,7 +19,7 @@ from cohsim.machine.compiled import CompiledMachine
 from cohsim.protocols import flat_tables
 from cohsim.results.rundata import CATEGORIES, LINE_STATS, SERVED
 from cohsim.uops import UOP, Alu, Cond, Fence, Flag, Op, uop
-from cohsim.workload.compiled import CompiledWorkload, Source
+from cohsim.workload.compiled import CompiledWorkload, Devices, Source
 
 LINE = 64
 X = 0x10000
@@ -205,20 +205,32 @@ class Run:
 
 
 def run(m: CompiledMachine, programs: Sequence[Program], *, pin: Sequence[int] | None = None, seed: int = 1, until_fs: int = FOREVER_FS,
-        from_fs: int = 0, memory: Sequence[tuple[int, int, int]] = (), lookahead: bool = True, check: bool = True) -> Run:
-    """Run the programs, CPU i on machine CPU ``pin[i]``. Fails on a fault or deadlock, with the core's report."""
+        from_fs: int = 0, memory: Sequence[tuple[int, int, int]] = (), lookahead: bool = True, check: bool = True,
+        devices: Devices | None = None) -> Run:
+    """Run the programs, CPU i on machine CPU ``pin[i]``. Fails on a fault or deadlock, with the core's report.
+
+    ``devices``: the entry of a vector is an index of its CPU's own program; a thread that is idle at the end is no deadlock then.
+    """
     uops, entry, begin = assemble(m, programs, seed)
     node, home = flat_tables(m.protocol)
     sim = Simulation(m, node, home, uops, entry, tuple(range(len(programs)) if pin is None else pin), from_fs=from_fs, until_fs=until_fs,
                      seed=seed, lookahead=lookahead, check=check, line_table=4096)
     for word in memory:
         sim.write_memory(*word)
+    if devices is not None:
+        sim.devices(placed(devices, entry), m)
     sim.start()
     stop = sim.run(1 << 40)
     assert stop in ("finished", "empty"), f"{stop}: {sim.fault}\n{sim.report()}"
-    assert stop == "finished" or sim.halted == len(programs), f"deadlock\n{sim.report()}"
+    idle = sim.waiting_for_packets if devices is not None else 0
+    assert stop == "finished" or sim.halted + idle == len(programs), f"deadlock\n{sim.report()}"
     sim.finish(until_fs)
     return Run(sim, m, entry, start_fs(m, len(programs), seed), begin, stop)
+
+
+def placed(devices: Devices, entry: np.ndarray) -> Devices:
+    """The devices with the entries of their vectors as indices of all micro-ops."""
+    return dataclasses.replace(devices, vectors=tuple(dataclasses.replace(v, entry=int(entry[v.cpu]) + v.entry) for v in devices.vectors))
 
 
 def halts_exactly_at(m: CompiledMachine, programs: Sequence[Program], cpu: int, time_fs: int, **options: object) -> bool:

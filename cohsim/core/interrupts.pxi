@@ -18,10 +18,16 @@ cdef void irq_arrives(Sim* s, int32_t vector, int64_t t) noexcept nogil:
     th.irq_pending |= <uint64_t>1 << v.bit
     irq_check(th)
     if th.state == T_WAIT:
-        # Leaving the idle state takes its time, which is still idle time.
+        # Leaving the idle state takes its time, which is still idle time: it takes nothing from the core's other threads.
         account(s, th, th.block_uop, C_IDLE, th.block_since, t + s.idle_exit)
         th.t = t + s.idle_exit
-        th.state = T_RUN
+        th.state = T_IDLE
+        th.waking = 1
+        s.touched = 1
+    elif th.state == T_IDLE and th.irq_ready and not th.waking and th.t > t:
+        # It polls for its next packet, and the time until then is booked already.
+        account_back(s, th, th.pc, C_IDLE, t, th.t)
+        th.t = t
         s.touched = 1
 
 
@@ -40,6 +46,7 @@ cdef void take_interrupt(Sim* s, Core* c, Thread* th) noexcept nogil:
     cdef Vector* v
     if wait_outs(th):
         return
+    th.state = T_RUN
     if th.depth == MAXNEST:
         s.fault = X_NEST
         return
@@ -92,15 +99,22 @@ cdef int32_t do_iret(Sim* s, Thread* th, int32_t uop) noexcept nogil:
     return 1
 
 
-cdef int32_t do_mmio(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcept nogil:
-    # An uncached store: after every older load and store, then its own time until the fabric has taken it (posted).
-    cdef int64_t queue
-    if need(th, u.areg) or need(th, u.b) or wait_outs(th):
-        return 0
+cdef inline bint uncached_store(Sim* s, Thread* th, int32_t uop) noexcept nogil:
+    # It leaves after every older load and store. True: the thread waits for them.
+    if wait_outs(th):
+        return True
     if th.sb_count > 0:
         block(th, BK_DRAIN, uop, C_SB)
-        return 0
+        return True
     spend(s, th, th.locked_uop, C_ATOMIC, th.locked_until)
+    return False
+
+
+cdef int32_t do_mmio(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcept nogil:
+    # An uncached store takes its own time until the fabric has it (posted).
+    cdef int64_t queue
+    if need(th, u.areg) or need(th, u.b) or uncached_store(s, th, uop):
+        return 0
     if u.areg >= 0:
         spend(s, th, uop, C_L1, th.ready[u.areg])
     if u.b >= 0:
@@ -115,11 +129,14 @@ cdef int32_t do_mmio(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcept 
 
 
 cdef int32_t do_ipi(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcept nogil:
+    # A register of the interrupt controller: who is interrupted sees what was stored before.
     cdef int64_t cpu
-    if need(th, u.b):
+    if need(th, u.b) or uncached_store(s, th, uop):
         return 0
+    if u.b >= 0:
+        spend(s, th, uop, C_L1, th.ready[u.b])
     cpu = operand(th, u)
-    if cpu < 0 or cpu >= s.n_threads:
+    if cpu < 0 or cpu >= s.n_threads or u.base + cpu >= s.n_vectors:
         s.fault = X_DEVICE
         return 0
     raise_vector(s, <int32_t>(u.base + cpu), src_core(s, c.id), th.t + s.irq_latency)

@@ -70,6 +70,9 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
         if who & 1:
             sb_act(s, th, t)
             continue
+        if th.waking:
+            th.waking = 0
+            th.state = T_RUN
         if th.irq_ready:
             take_interrupt(s, c, th)
             continue

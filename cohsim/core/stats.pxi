@@ -29,6 +29,16 @@ cdef inline void account(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t t
         s.time_fs[(<int64_t>th.id * s.n_uops + uop) * NCAT + cat] += t1 - t0
 
 
+cdef inline void account_back(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t t0, int64_t t1) noexcept nogil:
+    # A wait that was booked ahead ends early: what lies behind its end goes back. For categories outside of the hot record.
+    if t0 < s.from_:
+        t0 = s.from_
+    if t1 > s.until:
+        t1 = s.until
+    if t1 > t0:
+        s.time_fs[(<int64_t>th.id * s.n_uops + uop) * NCAT + cat] -= t1 - t0
+
+
 cdef inline void count_execution(Sim* s, Thread* th, int32_t uop) noexcept nogil:
     if measuring(s, th.t):
         s.hot[(<int64_t>th.id * s.n_uops + uop) * HOT] += 1

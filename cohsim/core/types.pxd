@@ -318,6 +318,7 @@ cdef struct Thread:
     int32_t irq_on
     int32_t n_vectors
     int32_t depth          # programs interrupted
+    int32_t waking         # on its way out of the idle state until t
     uint64_t irq_pending   # one bit per vector of this CPU, lowest first
     int32_t* vectors
     Saved* saved
