@@ -165,6 +165,8 @@ SHARING: tuple[Dataset, ...] = (
     _optional("/log/address", "B", ("log_event",), "First byte of the line."),
     _optional("/log/cpu", "1", ("log_event",), "CPU of the run it happens to; drop, downgrade: first CPU of the cluster's core, -1 a whole node."),
     _optional("/log/function", "1", ("log_event",), "Function of the CPU, position in /functions; -1 none."),
+    _optional("/log/use", "1", ("log_event",), "What it accesses, position in /fields; -1 none or unknown."),
+    _optional("/log/operation", "1", ("log_event",), "2 load, 3 store, 4 read-modify-write, 5 load-and-reserve, 6 store-conditional, 0 none."),
     _optional("/log/by_cpu", "1", ("log_event",), "Whom a grant takes the line from, or whose access is the reason; -1 nobody."),
     _optional("/log/by_function", "1", ("log_event",), "Its function, position in /functions; -1 none."),
     _optional(

@@ -25,7 +25,8 @@ def sharing(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
     data |= _field_columns(workload, run, used, row_of, len(rows))
     data |= _locks(workload, run)
     if run.log is not None:
-        data |= _log(run.log, run.log_lost, function)
+        operation = np.append(workload.uops["op"].astype(np.int64), 0)
+        data |= _log(run.log, run.log_lost, function, use, operation)
     return data
 
 
@@ -108,7 +109,7 @@ def _locks(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
     }
 
 
-def _log(log: np.ndarray, lost: int, function: np.ndarray) -> dict[str, Value]:
+def _log(log: np.ndarray, lost: int, function: np.ndarray, use: np.ndarray, operation: np.ndarray) -> dict[str, Value]:
     column = dict(zip(LOG_COLUMNS, log.T, strict=True))
     return {
         "/axes/log_kind": list(LOG_KINDS),
@@ -118,6 +119,8 @@ def _log(log: np.ndarray, lost: int, function: np.ndarray) -> dict[str, Value]:
         "/log/address": np.ascontiguousarray(column["address"]),
         "/log/cpu": np.ascontiguousarray(column["thread"]),
         "/log/function": function[column["uop"]],
+        "/log/use": use[column["uop"]],
+        "/log/operation": operation[column["uop"]],
         "/log/by_cpu": np.ascontiguousarray(column["by_thread"]),
         "/log/by_function": function[column["by_uop"]],
         "/log/level": np.ascontiguousarray(column["level"]),
