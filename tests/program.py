@@ -205,12 +205,12 @@ class Run:
 
 
 def run(m: CompiledMachine, programs: Sequence[Program], *, pin: Sequence[int] | None = None, seed: int = 1, until_fs: int = FOREVER_FS,
-        from_fs: int = 0, memory: Sequence[tuple[int, int, int]] = (), lookahead: bool = True, check: bool = True) -> Run:
+        from_fs: int = 0, memory: Sequence[tuple[int, int, int]] = (), lookahead: bool = True, check: bool = True, pair_table: int = 65536) -> Run:
     """Run the programs, CPU i on machine CPU ``pin[i]``. Fails on a fault or deadlock, with the core's report."""
     uops, entry, begin = assemble(m, programs, seed)
     node, home = flat_tables(m.protocol)
     sim = Simulation(m, node, home, uops, entry, tuple(range(len(programs)) if pin is None else pin), from_fs=from_fs, until_fs=until_fs,
-                     seed=seed, lookahead=lookahead, check=check, line_table=4096)
+                     seed=seed, lookahead=lookahead, check=check, line_table=4096, pair_table=pair_table)
     for word in memory:
         sim.write_memory(*word)
     sim.start()
