@@ -11,6 +11,7 @@ from cohsim.machine import compile_machine, load_machine
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.machine.spec import MachineSpec
 from cohsim.results.build import build_result
+from cohsim.results.lines import log_addresses
 from cohsim.results.provenance import Settings, collect
 from cohsim.results.result import Result
 from cohsim.simulate import simulate
@@ -20,6 +21,7 @@ from cohsim.workload.compiled import CompiledWorkload
 
 RECORDED_SUFFIX = ".mtc.xz"
 CHUNK_RECORDS = 1 << 16  # operations handed to the core at a time
+LOG_EVENTS = 20_000  # events kept of the logged lines, unless asked otherwise
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Experiment:
     machine: CompiledMachine
     workload: CompiledWorkload
     trace: RecordedTrace | None = None  # its streams run in place of the workload's program
+    log_addresses: tuple[int, ...] = ()  # of the lines in settings.log_lines
 
     def run(self, progress: Callable[[float], None] | None = None, command: list[str] | None = None) -> Result:
         """Simulate and aggregate. Raises SimulationError if the simulated system fails; an interrupt gives a partial result whose
@@ -51,6 +54,8 @@ class Experiment:
             measure_ns=s.measure_ns,
             progress=progress,
             streams=streams,
+            log_lines=self.log_addresses,
+            log_events=s.log_events,
         )
         return build_result(self.machine_spec, self.machine, self.workload, data, provenance)
 
@@ -71,11 +76,14 @@ def prepare(
     lookahead: bool = True,
     check: bool = False,
     load_pps: float | None = None,
+    log_lines: Sequence[str] = (),
+    log_events: int = LOG_EVENTS,
 ) -> Experiment:
     """Load and compile both inputs (a file, or the name of one that comes with cohsim).
 
-    ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine; ``load_pps`` to the offered load
-    that the workload states. Raises InputError (MachineError, WorkloadError, TraceError) with every problem found.
+    ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine; ``load_pps`` to the offered load that the workload states;
+    ``log_lines`` name lines (``route+128``) whose first ``log_events`` events are kept. Raises InputError (MachineError, WorkloadError,
+    TraceError) with every problem found.
     """
     spec = load_machine(machine, tuple(overrides))
     compiled = compile_machine(spec)
@@ -111,8 +119,11 @@ def prepare(
         check=check,
         recorded=trace is not None,
         load_pps=load_pps,
+        log_lines=tuple(log_lines),
+        log_events=log_events if log_lines else 0,
     )
-    return Experiment(settings, spec, compiled, program, trace)
+    logged = log_addresses(log_lines, program.objects, compiled.line_bytes)
+    return Experiment(settings, spec, compiled, program, trace, logged)
 
 
 def offered_pps(workload: CompiledWorkload) -> float:

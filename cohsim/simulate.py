@@ -30,8 +30,8 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
 
     ``pin`` maps CPU i of the run to a CPU number of the machine (default: 0..N-1). ``progress`` is called a few times a
     second with the fraction done. ``streams``: recorded operations of each CPU in chunks (RECORD arrays), instead of the program.
-    ``log_lines``: addresses of lines whose first ``log_events`` events of the measured time are kept. A
-    KeyboardInterrupt stops the run; what was measured until then is returned with ``stop == "interrupted"``. Raises
+    ``log_lines``: addresses of lines whose first ``log_events`` events of the measured time are kept. A KeyboardInterrupt stops the
+    run; what was measured until then is returned with ``stop == "interrupted"``. Raises
     :class:`cohsim.errors.InputError` for options that do not fit, :class:`cohsim.errors.SimulationError` on deadlock, with the report.
     """
     begun = time.perf_counter()

@@ -206,7 +206,7 @@ class Run:
 
 def run(m: CompiledMachine, programs: Sequence[Program], *, pin: Sequence[int] | None = None, seed: int = 1, until_fs: int = FOREVER_FS,
         from_fs: int = 0, memory: Sequence[tuple[int, int, int]] = (), lookahead: bool = True, check: bool = True,
-        devices: Devices | None = None) -> Run:
+        devices: Devices | None = None, pair_table: int = 65536) -> Run:
     """Run the programs, CPU i on machine CPU ``pin[i]``. Fails on a fault or deadlock, with the core's report.
 
     ``devices``: the entry of a vector is an index of its CPU's own program; a thread that is idle at the end is no deadlock then.
@@ -214,7 +214,7 @@ def run(m: CompiledMachine, programs: Sequence[Program], *, pin: Sequence[int] |
     uops, entry, begin = assemble(m, programs, seed)
     node, home = flat_tables(m.protocol)
     sim = Simulation(m, node, home, uops, entry, tuple(range(len(programs)) if pin is None else pin), from_fs=from_fs, until_fs=until_fs,
-                     seed=seed, lookahead=lookahead, check=check, line_table=4096)
+                     seed=seed, lookahead=lookahead, check=check, line_table=4096, pair_table=pair_table)
     for word in memory:
         sim.write_memory(*word)
     if devices is not None:

@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cohsim.cli.run:run_command", "Simulate a workload on a machine and report where the time goes."),
     "sweep": ("cohsim.cli.sweep:sweep_command", "Run a workload over CPU counts, seeds, machine values, variants and layouts."),
     "report": ("cohsim.cli.report:report_command", "Print the report of a result file again."),
+    "c2c": ("cohsim.cli.c2c:c2c_command", "Print which lines CPUs take from each other, and what that costs."),
+    "timeline": ("cohsim.cli.timeline:timeline_command", "Write who owned a line when, as a trace for Perfetto."),
     "diff": ("cohsim.cli.diff:diff_command", "Print what moved from one result file to another; conditions for CI."),
     "plot": ("cohsim.cli.plot:plot_group", "Draw a picture of a result, a sweep or a machine."),
     "machine": ("cohsim.cli.machine:machine_group", "Show and check machine files."),

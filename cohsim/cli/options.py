@@ -67,9 +67,9 @@ def check_output(target: str | None, option: str) -> None:
         check_writable(Path(target), option)
 
 
-def write_json(document: Any, target: str) -> None:
+def write_json(document: Any, target: str, indent: int | None = 1) -> None:
     """Write JSON to a file (whole or not at all) or to stdout for ``-``."""
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(document, indent=indent, allow_nan=False) + "\n"
     if target == STDOUT:
         click.echo(text, nl=False)
         return

@@ -48,6 +48,16 @@ from cohsim.errors import InputError, Problem, SimulationError
               help="Offered load, 1.4Mpps (default: the workload's); max-no-loss: search for the highest one without loss (RFC 2544).")
 @click.option("--no-lookahead", is_flag=True, help="Step one access at a time: slower, identical result.")
 @click.option("--check", is_flag=True, help="Assert coherence and data values after every transition: slower, identical result.")
+@click.option(
+    "--log-line",
+    "log_lines",
+    multiple=True,
+    metavar="OBJECT+OFF",
+    help="Keep the events of this line for cohsim timeline: route+128; repeatable.",
+)
+@click.option(
+    "--log-events", type=click.IntRange(1, 10_000_000), default=20_000, show_default=True, help="How many events of these lines, the first ones."
+)
 @click.option("-o", "--output", type=click.Path(), metavar="OUT.h5", help="Write the complete result (HDF5).")
 @click.option(
     "--json", "json_target", metavar="FILE", help="Write the summary as JSON; - is stdout, and then nothing else is printed."
@@ -73,6 +83,8 @@ def run_command(
     load: float | str | None,
     no_lookahead: bool,
     check: bool,
+    log_lines: tuple[str, ...],
+    log_events: int,
     output: str | None,
     json_target: str | None,
     cpu: int | None,
@@ -84,6 +96,8 @@ def run_command(
     from cohsim.results.hdf5 import write_result
     from cohsim.results.summary import check_cpu, summarize
 
+    if log_lines and output is None:
+        raise InputError(Problem("--log-line", "the events would go nowhere", "give the result file too: -o OUT.h5"))
     check_output(output, "--output")
     check_output(json_target, "--json")
     inputs: dict[str, Any] = {
@@ -98,6 +112,8 @@ def run_command(
         "lookahead": not no_lookahead,
         "check": check,
         "load_pps": None if load == MAX_NO_LOSS else load,
+        "log_lines": log_lines,
+        "log_events": log_events,
     }
     if load == MAX_NO_LOSS and seeds is not None:
         raise InputError(Problem("--load", f"{MAX_NO_LOSS} searches with one seed", "leave --seeds out, or give the rate that was found"))

@@ -161,10 +161,9 @@ cdef inline int32_t local_level(Way* w, int32_t core) noexcept nogil:
     return L_L2
 
 
-cdef void log_grant(Sim* s, Node* n, Way* w, Req* q, int64_t start) noexcept nogil:
-    # The line is there for q: from whom, and whether to write it.
+cdef void log_grant(Sim* s, Node* n, Way* w, Req* q, int64_t writable, int64_t start) noexcept nogil:
+    # The line is there for q: from whom, and whether it is written now.
     cdef int32_t thread = -1, uop = -1
-    cdef int64_t writable = 1 if q.kind == OP_STORE or q.kind == OP_RMW or q.kind == OP_SC else 0
     if w.served >= 0:
         thread, uop = w.from_thread, w.from_uop
     elif w.write_thread >= 0 and w.write_thread != q.thread:
@@ -185,7 +184,7 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
     q.level = local_level(w, core)
     take_served(s, n, w, q, 0, start, start if s.l2_private else start + service + s.l2_hop)
     if s.n_log:
-        log_grant(s, n, w, q, start)
+        log_grant(s, n, w, q, 0, start)
     used_by(w, False, q.thread, q.uop)
     w.served = -1
     if q.kind == OP_LL:
@@ -217,7 +216,7 @@ cdef void serve_store(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcep
         hold = s.l1_inv
     take_served(s, n, w, q, others, start, start if s.l2_private else start + hold + s.l2_hop)
     if s.n_log:
-        log_grant(s, n, w, q, start)
+        log_grant(s, n, w, q, 1, start)
     used_by(w, True, q.thread, q.uop)
     w.served = -1
     line_count(s, q.line, LS_STORES if q.kind == OP_STORE else LS_ATOMICS, 1, start)
@@ -270,6 +269,11 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
     if q.kind == OP_SC and reservation(s, &s.threads[q.thread])[0] != q.line:
         q.ok = 0
         q.level = local_level(w, s.threads[q.thread].core - n.id * s.cores_per_node)
+        if w.served >= 0:                     # it asked for the line before it lost its reservation
+            take_served(s, n, w, q, 0, start, start + s.l2_service + (0 if s.l2_private else s.l2_hop))
+            if s.n_log:
+                log_grant(s, n, w, q, 0, start)
+            used_by(w, False, q.thread, q.uop)
         w.served = -1
         line_count(s, q.line, LS_SCFAIL, 1, start)
         if s.n_log:

@@ -6,14 +6,31 @@ report) starts from them. :func:`judge` is the verdict alone, a pure function of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
+from cohsim.errors import InputError, Problem
+from cohsim.results.lines import Placement, object_map
 from cohsim.results.result import Result
+from cohsim.results.rundata import LINE_STATS, SERVED
+from cohsim.results.summary import FS_PER_NS, IDLE
 
 THRESHOLD = 0.01
 """Share of busy time below which a line does not matter, unless the caller says otherwise."""
+
+
+READ_MOSTLY_WRITES = 0.1
+"""A line whose accesses write at most this share is read-mostly."""
+
+MOSTLY = 0.8
+"""Share of the cycles of a line's takes that must want common (or different) bytes to call it true (false) sharing."""
+
+STAT = {name: column for column, name in enumerate(LINE_STATS)}
 
 
 class Verdict(StrEnum):
@@ -163,14 +180,303 @@ class SharedLine:
         return sum(t.latency_ns for t in self.transfers)
 
 
-def shared_lines(result: Result, threshold: float = THRESHOLD) -> list[SharedLine]:
-    """The lines of a run, largest stall share first. ``threshold``: share of busy time below which a line does not matter.
+def shared_lines(result: Result, threshold: float = THRESHOLD, source: str = "") -> list[SharedLine]:
+    """The lines of a run, largest stall share first. ``threshold``: share of busy time below which a line does not matter; ``source``: the file the
+    result was read from, for messages.
 
     Raises InputError if the result was written by a cohsim that did not record who took lines from whom.
     """
-    raise NotImplementedError("lands in this clone within the hour; the records above are final")
+    if "/takes/address" not in result.data:
+        what = "the result does not say who took lines from whom: an older cohsim wrote it"
+        raise InputError(Problem(source or result.text("/run/workload"), what, "run the simulation again"))
+    tables = _Tables(result)
+    return [tables.line(key, rows, threshold) for key, rows in tables.groups()]
 
 
 def judge(fields: Sequence[SharedField], takers: Sequence[Take], stall_share: float, threshold: float = THRESHOLD) -> tuple[Verdict, str]:
-    """Verdict on a line and the reason in one sentence, from its fields and from who took it from whom."""
-    raise NotImplementedError("lands in this clone within the hour")
+    """Verdict on a line and the reason in one sentence, from its fields and from who took it from whom.
+
+    A take is for the same bytes if taker and holder used overlapping fields. Cycles decide, not counts: a take nobody waits for costs nothing.
+    """
+    if stall_share < threshold:
+        return Verdict.DOES_NOT_MATTER, f"{100 * stall_share:.2f} % of busy time is spent waiting for it, less than {100 * threshold:g} %."
+    if not takers:
+        return Verdict.NOT_SHARED, "No CPU took it from another: the time goes to memory or to its own cache."
+    reads, writes = sum(sum(f.reads_by_cpu) for f in fields), sum(sum(f.writes_by_cpu) for f in fields)
+    if reads and writes <= READ_MOSTLY_WRITES * (reads + writes):
+        writing = _listed(f.label for f in fields if any(f.writes_by_cpu))
+        part = f"{100 * writes / (reads + writes):.2g} % of the accesses"
+        return Verdict.READ_MOSTLY, f"{part} write ({writing}), and each write takes the copies of the readers away."
+    same = sum(t.latency_ns for t in takers if t.same_bytes)
+    other = sum(t.latency_ns for t in takers if t.same_bytes is False)
+    if not same + other:
+        return _judge_by_cpus(fields)
+    share = same / (same + other)
+    on_same = _listed(_by_cost((t.taker_field, t.latency_ns) for t in takers if t.same_bytes))
+    apart = _listed(_by_cost((f"{t.taker_field} after {t.holder_field}", t.latency_ns) for t in takers if t.same_bytes is False))
+    if share >= MOSTLY:
+        return Verdict.TRUE_SHARING, f"{100 * share:.0f} % of the cycles of its moves are for bytes the previous CPU used too ({on_same})."
+    if share <= 1 - MOSTLY:
+        return Verdict.FALSE_SHARING, f"{100 * (1 - share):.0f} % of the cycles of its moves are for bytes the previous CPU did not touch ({apart})."
+    return Verdict.MIXED, f"{100 * share:.0f} % of the cycles of its moves are for the same bytes ({on_same}), the rest for different ones ({apart})."
+
+
+def _judge_by_cpus(fields: Sequence[SharedField]) -> tuple[Verdict, str]:
+    """Nothing is known of the bytes of the takes (a recorded trace without symbols): look at who uses which bytes."""
+    users = {f.label: {cpu for counts in (f.reads_by_cpu, f.writes_by_cpu) for cpu, n in enumerate(counts) if n} for f in fields}
+    common = [f.label for f in fields if len(users[f.label]) > 1 and any(f.writes_by_cpu)]
+    if common:
+        return Verdict.TRUE_SHARING, f"Several CPUs use bytes that are written ({_listed(common)}); which bytes each move was for is not known."
+    if len(fields) > 1:
+        return Verdict.FALSE_SHARING, f"No bytes that are written have more than one CPU as user ({_listed(users)})."
+    return Verdict.MIXED, "Which bytes its moves were for is not known."
+
+
+def _by_cost(items: Iterable[tuple[str, float]]) -> list[str]:
+    cost: dict[str, float] = defaultdict(float)
+    for name, spent in items:
+        cost[name] += spent
+    return sorted(cost, key=lambda name: (-cost[name], name))
+
+
+def _listed(names: Iterable[str], most: int = 3) -> str:
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One row of /fields."""
+
+    object: int
+    start: int
+    end: int
+    name: str
+    function: int
+    busy_fs: int
+
+
+class _Tables:
+    """Columns of a result, indexed for lines."""
+
+    def __init__(self, result: Result):
+        self.result = result
+        self.objects = result.names("/objects/name")
+        self.structs = result.names("/objects/struct")
+        self.instances = result.array("/objects/instances").tolist()
+        self.stride = result.array("/objects/stride_bytes").tolist()
+        self.functions = result.names("/functions/name")
+        self.line_bytes, self.period = result.number("/run/line_bytes"), result.number("/run/core_period_fs")
+        self.measured_fs = result.number("/run/measured_fs")
+        time = result.array("/threads/time_fs")
+        self.busy_fs = int(time.sum() - time[:, IDLE].sum())
+        self.core, self.node = result.array("/threads/core").tolist(), result.array("/threads/node").tolist()
+        self.l3_shared = bool(json.loads(result.text("/provenance/machine_compiled"))["l3_inclusive"])
+        self.uses = self._uses()
+        self.uses_of: dict[int, list[int]] = defaultdict(list)
+        for row, use in enumerate(self.uses):
+            self.uses_of[use.object].append(row)
+        self.map = object_map(result.data)
+        self.address = result.array("/lines/address").tolist()
+        self.stats = result.array("/lines/stats")
+        self.pairs = {group: self._by_address(group) for group in ("takes", "cpu_takes", "kills")}
+        self.claimed: set[int] = set()
+
+    def _uses(self) -> list[_Use]:
+        r = self.result
+        busy = r.array("/fields/time_fs")
+        busy_fs = (busy.sum(axis=1) - busy[:, IDLE]).tolist()
+        columns = (r.array(f"/fields/{name}").tolist() for name in ("object", "offset_bytes", "size_bytes", "function"))
+        names = r.names("/fields/field")
+        return [_Use(o, b, b + n, name, f, fs) for o, b, n, f, name, fs in zip(*columns, names, busy_fs, strict=True)]
+
+    def _by_address(self, group: str) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for row, address in enumerate(self.result.array(f"/{group}/address").tolist()):
+            found[address].append(row)
+        return found
+
+    def groups(self) -> list[tuple[tuple[int, int], list[int]]]:
+        """Lines by (object, offset) or (-1, address), largest stall first."""
+        owner, offset = self.result.array("/lines/object").tolist(), self.result.array("/lines/offset_bytes").tolist()
+        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for row, (obj, start, where) in enumerate(zip(owner, offset, self.address, strict=True)):
+            groups[(obj, start) if obj >= 0 else (-1, where)].append(row)
+        stall = {key: int(self.stats[rows, STAT["stall_fs"]].sum()) for key, rows in groups.items()}
+        return sorted(groups.items(), key=lambda item: (-stall[item[0]], item[0]))
+
+    def line(self, key: tuple[int, int], rows: list[int], threshold: float) -> SharedLine:
+        obj, offset = key
+        stats = self.stats[rows].sum(axis=0)
+        places, addresses = self._places(rows)
+        fields = self._fields(places)
+        takes = self._takes(addresses)
+        pairs = self._cpu_takes(addresses)
+        kills = self._kills(addresses)
+        self.claimed |= addresses
+        share = int(stats[STAT["stall_fs"]]) / self.busy_fs if self.busy_fs else 0.0
+        verdict, reason = judge(fields, takes, share, threshold)
+        return SharedLine(
+            object=self._label(obj) if obj >= 0 else f"0x{offset:x}",
+            offset=offset if obj >= 0 else 0,
+            address=self.address[rows[0]],
+            struct=self.structs[obj] if obj >= 0 else "",
+            lines=len(rows),
+            shared_with=tuple(sorted({self._label(p.object) for p in places if p.object != obj})),
+            stall_share=share,
+            stall_ns=int(stats[STAT["stall_fs"]]) / FS_PER_NS,
+            queue_ns=int(stats[STAT["queue_fs"]]) / FS_PER_NS,
+            fields=fields,
+            takers=takes,
+            cpu_takers=pairs,
+            killers=kills,
+            transfers=_by_distance(pairs),
+            retries=int(stats[STAT["sc_failures"]]),
+            invalidations=int(stats[STAT["invalidations"]]),
+            verdict=verdict,
+            reason=reason,
+            lock=self._lock(places),
+        )
+
+    def _label(self, obj: int) -> str:
+        return self.objects[obj] + ("[*]" if self.instances[obj] > 1 else "")
+
+    def _places(self, rows: list[int]) -> tuple[set[Placement], set[int]]:
+        """What lies on the lines, instances taken together, and the addresses under which their pairs are counted."""
+        places, addresses = set(), set()
+        for row in rows:
+            address = self.address[row]
+            addresses.add(address)
+            for p in self.map.on_line(address, self.line_bytes):
+                places.add(Placement(p.object, 0, p.offset_bytes, p.end_bytes))
+                if self.stride[p.object] and not self.stride[p.object] % self.line_bytes:
+                    addresses.add(address - p.instance * self.stride[p.object])
+        return places, addresses - self.claimed
+
+    def _fields(self, places: set[Placement]) -> tuple[SharedField, ...]:
+        found: dict[tuple[int, int, int, str], list[int]] = defaultdict(list)
+        for place in places:
+            for row in self.uses_of[place.object]:
+                use = self.uses[row]
+                rows = found[use.object, use.start, use.end, use.name]
+                if use.start < place.end_bytes and use.end > place.offset_bytes and row not in rows:
+                    rows.append(row)
+        fields = [self._field(*key, rows) for key, rows in found.items() if rows]
+        return tuple(sorted(fields, key=lambda f: (-f.time_share, f.object, f.offset, f.size)))
+
+    def _field(self, obj: int, start: int, end: int, name: str, rows: list[int]) -> SharedField:
+        r = self.result
+        total = {c: int(r.array(f"/fields/{c}")[rows].sum()) for c in ("loads", "stores", "atomics", "sc_failures", "latency_fs")}
+        served = r.array("/fields/served")[rows].sum(axis=0).tolist()
+        bins = r.array("/fields/latency_operations")[rows].sum(axis=0)
+        longest, beyond = int(r.array("/fields/latency_max_fs")[rows].max()), int(bins.sum())
+        dirty = served[SERVED.index("remote_dirty")]
+        functions = _by_cost((self.functions[self.uses[row].function], self.uses[row].busy_fs) for row in rows)
+        return SharedField(
+            object=self.objects[obj],
+            name=name,
+            offset=start,
+            size=end - start,
+            functions=tuple(functions),
+            loads=total["loads"],
+            stores=total["stores"],
+            atomics=total["atomics"],
+            hitm_local=served[SERVED.index("cluster")] + (dirty if self.l3_shared else 0),
+            hitm_remote=0 if self.l3_shared else dirty,
+            retries=total["sc_failures"],
+            reads_by_cpu=tuple(r.array("/fields/reads_by_cpu")[rows].sum(axis=0).tolist()),
+            writes_by_cpu=tuple(r.array("/fields/writes_by_cpu")[rows].sum(axis=0).tolist()),
+            accesses_beyond_l1=beyond,
+            mean_ns=total["latency_fs"] / beyond / FS_PER_NS if beyond else 0.0,
+            p95_ns=self._quantile(bins, 0.95, longest),
+            p99_ns=self._quantile(bins, 0.99, longest),
+            max_ns=longest / FS_PER_NS,
+            time_share=sum(self.uses[row].busy_fs for row in rows) / self.busy_fs if self.busy_fs else 0.0,
+            lock="+".join(kind for kind, *_ in self._lock_words(obj, start, end)),
+        )
+
+    def _quantile(self, bins: np.ndarray, quantile: float, longest_fs: int) -> float:
+        """Upper edge of the bin with the quantile: bin b holds 2**b to 2**(b+1) core cycles."""
+        if not bins.any():
+            return 0.0
+        position = int(np.searchsorted(np.cumsum(bins), quantile * bins.sum()))
+        return min((2 << position) * self.period, longest_fs) / FS_PER_NS
+
+    def _lock_words(self, obj: int, start: int, end: int) -> list[tuple[str, str, int]]:
+        """(kind, label of the word, wait_fs) of lock words that overlap the bytes."""
+        r = self.result
+        columns = (r.array(f"/locks/{name}").tolist() for name in ("object", "offset_bytes", "size_bytes", "wait_fs"))
+        words = zip(r.names("/locks/kind"), r.names("/locks/field"), *columns, strict=True)
+        return [
+            (kind, f"{self.objects[obj]}.{name}" if name else f"{self.objects[obj]}+{at}:{size}", wait)
+            for kind, name, o, at, size, wait in words
+            if o == obj and at < end and at + size > start
+        ]
+
+    def _lock(self, places: set[Placement]) -> Lock | None:
+        words = sorted({word for p in places for word in self._lock_words(p.object, p.offset_bytes, p.end_bytes)})
+        if not words or not self.measured_fs:
+            return None
+        kinds, labels = (list(dict.fromkeys(column)) for column in list(zip(*words, strict=True))[:2])
+        return Lock("+".join(kinds), ", ".join(labels), sum(wait for *_, wait in words) / self.measured_fs)
+
+    # ---- pairs
+    def _columns(self, group: str, addresses: set[int], *names: str) -> list[tuple[int, ...]]:
+        rows = [row for address in sorted(addresses) for row in self.pairs[group].get(address, ())]
+        return list(zip(*(self.result.array(f"/{group}/{name}")[rows].tolist() for name in names), strict=True))
+
+    def _function(self, number: int) -> str:
+        return self.functions[number] if number >= 0 else ""
+
+    def _wanted(self, row: int) -> str:
+        if row < 0:
+            return ""
+        use = self.uses[row]
+        return f"{self.objects[use.object]}.{use.name}" if use.name else f"{self.objects[use.object]}+{use.start}:{use.end - use.start}"
+
+    def _same_bytes(self, a: int, b: int) -> bool | None:
+        if a < 0 or b < 0:
+            return None
+        x, y = self.uses[a], self.uses[b]
+        return x.object == y.object and x.start < y.end and y.start < x.end
+
+    def _takes(self, addresses: set[int]) -> tuple[Take, ...]:
+        merged: dict[tuple[str, str, str, str, str, bool | None], list[int]] = defaultdict(lambda: [0, 0])
+        names = ("taker_function", "taker_use", "holder_function", "holder_use", "level", "count", "latency_fs")
+        for tf, tu, hf, hu, level, count, fs in self._columns("takes", addresses, *names):
+            key = (self._function(tf), self._wanted(tu), self._function(hf), self._wanted(hu), SERVED[level], self._same_bytes(tu, hu))
+            merged[key][0] += count
+            merged[key][1] += fs
+        takes = [Take(*key, count, fs / FS_PER_NS) for key, (count, fs) in merged.items()]
+        return tuple(sorted(takes, key=lambda t: (-t.latency_ns, -t.count, t.taker, t.taker_field, t.holder, t.holder_field, t.how)))
+
+    def _cpu_takes(self, addresses: set[int]) -> tuple[CpuTake, ...]:
+        merged: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+        for taker, holder, count, fs in self._columns("cpu_takes", addresses, "taker", "holder", "count", "latency_fs"):
+            merged[taker, holder][0] += count
+            merged[taker, holder][1] += fs
+        found = [CpuTake(a, b, self.distance(a, b), count, fs / FS_PER_NS) for (a, b), (count, fs) in merged.items()]
+        return tuple(sorted(found, key=lambda t: (-t.latency_ns, t.taker, t.holder)))
+
+    def distance(self, a: int, b: int) -> Distance:
+        if b < 0:
+            return Distance.UNKNOWN
+        if self.core[a] == self.core[b]:
+            return Distance.SIBLING
+        return Distance.CLUSTER if self.node[a] == self.node[b] else Distance.REMOTE
+
+    def _kills(self, addresses: set[int]) -> tuple[Kill, ...]:
+        merged: dict[tuple[str, str, str, str], int] = defaultdict(int)
+        names = ("killer_function", "killer_use", "victim_function", "victim_use", "count")
+        for kf, ku, vf, vu, count in self._columns("kills", addresses, *names):
+            merged[self._function(kf), self._wanted(ku), self._function(vf), self._wanted(vu)] += count
+        return tuple(sorted((Kill(*key, count) for key, count in merged.items()), key=lambda k: (-k.count, k.killer, k.killer_field, k.victim)))
+
+
+def _by_distance(pairs: Sequence[CpuTake]) -> tuple[Transfers, ...]:
+    found = []
+    for distance in Distance:
+        chosen = [p for p in pairs if p.distance is distance]
+        if chosen:
+            found.append(Transfers(distance, sum(p.count for p in chosen), sum(p.latency_ns for p in chosen)))
+    return tuple(found)

@@ -14,12 +14,10 @@ from cohsim.results.provenance import Provenance
 from cohsim.results.registry import COUNTERS
 from cohsim.results.result import Result, Value
 from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS, SERVED, RunData
+from cohsim.results.sharing import sharing
+from cohsim.results.sums import ATOMICS, LOADS, STORES, field_uses, sum_by
 from cohsim.uops import Op
 from cohsim.workload.compiled import CompiledWorkload
-
-LOADS = (Op.LOAD, Op.LL)
-STORES = (Op.STORE,)
-ATOMICS = (Op.RMW, Op.SC)
 
 
 def build_result(
@@ -39,6 +37,7 @@ def build_result(
     data |= _objects(workload)
     data |= _fields(workload, run)
     data |= _lines(machine, run, data)
+    data |= sharing(workload, run)
     data |= _hardware(run)
     data |= _programs(workload, run)
     data |= _devices(workload, run)
@@ -114,16 +113,6 @@ def _threads(machine: CompiledMachine, run: RunData, provenance: Provenance) -> 
 
 def _int(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.int64)
-
-
-def sum_by(key: np.ndarray, groups: int, values: np.ndarray) -> np.ndarray:
-    """Sum ``values[T, U, ...]`` over the micro-ops of equal ``key[U]`` into ``[T, groups, ...]``, exactly (integers)."""
-    out = np.zeros((values.shape[0], groups, *values.shape[2:]), np.int64)
-    if len(key):
-        order = np.argsort(key, kind="stable")
-        present, starts = np.unique(key[order], return_index=True)
-        out[:, present] = np.add.reduceat(values[:, order], starts, axis=1)
-    return out
 
 
 def _profile(group: str, names: list[str], key: np.ndarray, calls: np.ndarray, run: RunData) -> dict[str, Value]:
@@ -204,12 +193,7 @@ def _fields(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
     """One row per (field, function, primitive) that was executed."""
     uops = workload.uops
     count = run.count.sum(axis=0)
-    used = np.flatnonzero((uops["field"] >= 0) & (count > 0))
-    uses = np.stack([uops["field"][used], uops["func"][used], uops["prim"][used]], axis=1).astype(np.int64)
-    rows, row_of = (
-        np.unique(uses, axis=0, return_inverse=True) if len(used) else (np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
-    )
-    row_of = row_of.reshape(-1)
+    used, rows, row_of = field_uses(workload, run)
 
     def total(per_uop: np.ndarray) -> np.ndarray:
         return sum_by(row_of, len(rows), per_uop[used][None])[0]

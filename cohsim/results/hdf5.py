@@ -70,7 +70,7 @@ def read_result(path: Path) -> Result:
             _check_format(file, path)
             data = {name: _read(file, name) for name in _dataset_names(file)}
             host = {key: _plain(value) for key, value in file["/provenance"].attrs.items()}
-        missing = [d.path for d in registry.DATASETS if "{" not in d.path and d.path not in data]
+        missing = [d.path for d in registry.DATASETS if "{" not in d.path and not d.optional and d.path not in data]
         if missing:
             raise InputError(
                 Problem(str(path), f"dataset {missing[0]} is missing", "the file was changed; run the simulation again")

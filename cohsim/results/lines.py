@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+
+from cohsim.errors import InputError, Problem
 
 
 @dataclass(frozen=True)
@@ -102,3 +106,61 @@ def field_table(data: Mapping[str, Any]) -> FieldTable:
         data["/fields/size_bytes"],
         data["/fields/time_fs"].sum(axis=1),
     )
+
+
+class Named(Protocol):
+    """What naming a line needs to know of an object."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def base(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def stride_bytes(self) -> int: ...
+    @property
+    def instances(self) -> int: ...
+
+
+LINE_NAME = re.compile(r"(0x[0-9a-fA-F]+)|([A-Za-z_][\w.]*)(?:\[(\d+|\*)\])?(?:\+(\d+))?")
+MOST_LOGGED = 16
+
+
+def line_address(name: str, objects: Iterable[Named], line_bytes: int, option: str) -> int:
+    """Address of the line ``route+128``, ``skb[3]+64`` or ``0x1f40`` (the byte named lies on it; ``[*]`` is instance 0). Raises InputError.
+
+    The offset is what reports print: the first byte of the object that is on the line, so 0 for an object that begins amid a line.
+    """
+    match = LINE_NAME.fullmatch(name.strip())
+    if match is None:
+        raise InputError(Problem(option, f"{name!r} does not name a line", "write OBJECT+OFFSET, such as route+128, or an address 0x…"))
+    if match[1]:
+        return int(match[1], 16) // line_bytes * line_bytes
+    known = {o.name: o for o in objects}
+    found = known.get(match[2])
+    if found is None:
+        near = difflib.get_close_matches(match[2], known, 3) or sorted(known)[:5]
+        raise InputError(Problem(option, f"there is no object {match[2]!r}", "the workload has, for example, " + ", ".join(near)))
+    instance, offset = 0 if match[3] in (None, "*") else int(match[3]), int(match[4] or 0)
+    if instance >= found.instances:
+        raise InputError(Problem(option, f"{name!r}: {found.name} has {found.instances} instance(s)", f"choose 0 to {found.instances - 1}"))
+    if offset >= found.size_bytes:
+        raise InputError(Problem(option, f"{name!r}: {found.name} has {found.size_bytes} bytes", "choose an offset inside it"))
+    return (found.base + instance * found.stride_bytes + offset) // line_bytes * line_bytes
+
+
+def log_addresses(names: Sequence[str], objects: Iterable[Named], line_bytes: int) -> tuple[int, ...]:
+    """Addresses of the lines that ``--log-line`` names, each once. Raises InputError with every problem found."""
+    found, problems = [], []
+    objects = list(objects)
+    for name in names:
+        try:
+            found.append(line_address(name, objects, line_bytes, "--log-line"))
+        except InputError as error:
+            problems += error.problems
+    if len(set(found)) > MOST_LOGGED:
+        problems.append(Problem("--log-line", f"{len(set(found))} lines", f"name at most {MOST_LOGGED}"))
+    if problems:
+        raise InputError(problems)
+    return tuple(dict.fromkeys(found))

@@ -37,6 +37,8 @@ class Settings:
     check: bool = False
     recorded: bool = False  # the workload is a recorded trace
     load_pps: float | None = None  # offered load, packets per second
+    log_lines: tuple[str, ...] = ()  # --log-line
+    log_events: int = 0
 
 
 @dataclass(frozen=True)

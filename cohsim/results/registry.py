@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS, SERVED
+from cohsim.results.rundata import CATEGORIES, LATENCY_BINS, LINE_STATS, LOG_KINDS, NIC_STATS, SERVED
 
 SCHEMA_VERSION = 1
 """Raised when a dataset changes its meaning, unit or axes, or is removed; added datasets do not raise it."""
@@ -27,6 +27,7 @@ class Dataset:
     unit: str  # "1" for counts and numbers, "" for names and text
     axes: tuple[str, ...]  # () is a scalar
     description: str
+    optional: bool = False  # may be missing: files of an older cohsim, or an option of the run was not given
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ AXES: dict[str, Axis] = {
     "from_node": Axis("node that had the line", None),
     "to_node": Axis("node that received the line", None),
     "bin": Axis("floor(log2(latency in core cycles)); bin 0 holds everything below 2 cycles", None),
+    "take": Axis("a function that took a line from another, by what they wanted and who served", "/takes/address"),
+    "cpu_take": Axis("a CPU that took a line from another", "/cpu_takes/address"),
+    "kill": Axis("a function whose store ended another's reservation", "/kills/address"),
+    "cpu_kill": Axis("a CPU whose store ended another's reservation", "/cpu_kills/address"),
+    "latency_bin": Axis(f"floor(log2(latency in core cycles)); bin {LATENCY_BINS - 1} holds everything beyond", None),
+    "lock_use": Axis("a lock word, by what the library's lock functions do to it", "/locks/kind"),
+    "log_event": Axis("one event of a logged line, by time", "/log/time_fs"),
+    "log_kind": Axis("kind of such an event: " + ", ".join(LOG_KINDS), "/axes/log_kind"),
     "state": Axis("state of the controller", None),
     "event": Axis("event of the controller", None),
     "nic": Axis("network device of the workload", "/nics/name"),
@@ -87,6 +96,83 @@ _NIC_STAT_MEANING = (
     "rx_frames, rx_bytes: given to the driver; missed: lost because the FIFO was full or the ring had no descriptor; paused_fs: a sender was "
     "held back; blocked_fs: the frame at the FIFO's head waited for a descriptor; tx_frames, tx_bytes: sent (segments one by one); "
     "rx_interrupts, tx_interrupts: raised; doorbells: tail register writes; dma_writes, dma_reads: lines; arrived: entered the FIFO."
+)
+
+
+def _optional(path: str, unit: str, axes: tuple[str, ...], description: str) -> Dataset:
+    return Dataset(path, "text" if unit == "" else "int", unit, axes, description, optional=True)
+
+
+def _pair(group: str, axis: str, first: str, second: str, what: str, timed: bool) -> list[Dataset]:
+    """Datasets of the pairs by function and of those by CPU."""
+    line = "First byte of the line; that of instance 0 where the instances of an object lie alike on their lines."
+    columns = [
+        _optional(f"/{group}/address", "B", (axis,), line),
+        _optional(f"/{group}/{first}_function", "1", (axis,), f"Function of the {first}, position in /functions; -1 unknown or none."),
+        _optional(f"/{group}/{first}_use", "1", (axis,), f"What the {first} accessed, position in /fields; -1 unknown or none."),
+        _optional(f"/{group}/{second}_function", "1", (axis,), f"Function of the {second}, position in /functions; -1 unknown."),
+        _optional(f"/{group}/{second}_use", "1", (axis,), f"What the {second} accessed, position in /fields; -1 unknown."),
+        _optional(f"/{group}/count", "1", (axis,), what),
+    ]
+    cpus = [
+        _optional(f"/cpu_{group}/address", "B", (f"cpu_{axis}",), line),
+        _optional(f"/cpu_{group}/{first}", "1", (f"cpu_{axis}",), f"CPU of the run of the {first}; -1 none."),
+        _optional(f"/cpu_{group}/{second}", "1", (f"cpu_{axis}",), f"CPU of the run of the {second}; -1 unknown."),
+        _optional(f"/cpu_{group}/count", "1", (f"cpu_{axis}",), what),
+    ]
+    if timed:
+        took = "Latency of these accesses of the takers, from leaving the thread to the answer."
+        level = "Who served the taker, position in /axes/level: l2 is a sibling's line; upgrade, home and memory: copies had to go."
+        columns += [_optional(f"/{group}/level", "1", (axis,), level), _optional(f"/{group}/latency_fs", "fs", (axis,), took)]
+        cpus.append(_optional(f"/cpu_{group}/latency_fs", "fs", (f"cpu_{axis}",), took))
+    return columns + cpus
+
+
+_TAKE = (
+    "Times the taker got the line that the holder had used last: written since it came there, or else fetched. Hits are not takes, nor "
+    "are stores of a sibling that shares the L1."
+)
+_LOGGED = "Only with --log-line."
+
+SHARING: tuple[Dataset, ...] = (
+    _optional("/run/pairs_lost", "1", (), "Takes and lost reservations that found a pair table full: counted here, missing in /takes and /kills."),
+    *_pair("takes", "take", "taker", "holder", _TAKE, True),
+    *_pair("kills", "kill", "killer", "victim", "Times a store of the killer (none: eviction) ended a reservation of the victim.", False),
+    _optional("/fields/reads_by_cpu", "1", ("field_use", "thread"), "Loads and load-and-reserves executed, by CPU of the run."),
+    _optional(
+        "/fields/writes_by_cpu", "1", ("field_use", "thread"), "Stores, read-modify-writes and store-conditionals executed, by CPU."
+    ),
+    _optional(
+        "/fields/latency_fs",
+        "fs",
+        ("field_use",),
+        "Latency of the operations that neither the store buffer nor the L1 served, from leaving the thread to the answer, all threads.",
+    ),
+    _optional("/fields/latency_max_fs", "fs", ("field_use",), "Longest of them."),
+    _optional("/fields/latency_operations", "1", ("field_use", "latency_bin"), "Those operations by latency."),
+    _optional("/locks/kind", "", ("lock_use",), "Kind of the lock: ticket, tas, ttas, mcs, queued, spin, rwlock, seqlock."),
+    _optional("/locks/object", "1", ("lock_use",), "Object its word is in, position in /objects."),
+    _optional("/locks/field", "", ("lock_use",), "Field of the lock word; empty for an anonymous byte range."),
+    _optional("/locks/offset_bytes", "B", ("lock_use",), "First byte of the lock word in the object."),
+    _optional("/locks/size_bytes", "B", ("lock_use",), "Size of the lock word."),
+    _optional(
+        "/locks/wait_fs", "fs", ("lock_use",), "Time of all threads in its acquiring functions but for executing instructions."
+    ),
+    _optional("/axes/log_kind", "", ("log_kind",), f"Names of the kinds of logged events. {_LOGGED}"),
+    _optional("/log/lost", "1", (), f"Later events of the logged lines, beyond --log-events. {_LOGGED}"),
+    _optional("/log/time_fs", "fs", ("log_event",), f"When, from the start of the simulation with its warm-up. {_LOGGED}"),
+    _optional("/log/kind", "1", ("log_event",), "Kind, position in /axes/log_kind."),
+    _optional("/log/address", "B", ("log_event",), "First byte of the line."),
+    _optional("/log/cpu", "1", ("log_event",), "CPU of the run it happens to; drop, downgrade: first CPU of the cluster's core, -1 a whole node."),
+    _optional("/log/function", "1", ("log_event",), "Function of the CPU, position in /functions; -1 none."),
+    _optional("/log/use", "1", ("log_event",), "What it accesses, position in /fields; -1 none or unknown."),
+    _optional("/log/operation", "1", ("log_event",), "2 load, 3 store, 4 read-modify-write, 5 load-and-reserve, 6 store-conditional, 0 none."),
+    _optional("/log/by_cpu", "1", ("log_event",), "Whom a grant takes the line from, or whose access is the reason; -1 nobody."),
+    _optional("/log/by_function", "1", ("log_event",), "Its function, position in /functions; -1 none."),
+    _optional(
+        "/log/level", "1", ("log_event",), "answer, grant: who served, position in /axes/level; drop, downgrade: the coherence node."
+    ),
+    _optional("/log/writable", "1", ("log_event",), "grant: 1 to write, 0 to read."),
 )
 
 DATASETS: tuple[Dataset, ...] = (
@@ -222,6 +308,7 @@ DATASETS: tuple[Dataset, ...] = (
         (),
         "What the command line set, as JSON: seed, pinning, variants, layouts, kernel, overrides.",
     ),
+    *SHARING,
 )
 
 AXES["assumption"] = Axis("one assumption", None)

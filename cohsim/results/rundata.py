@@ -35,13 +35,14 @@ tail register writes; dma_writes, dma_reads: lines; arrived: frames that entered
 
 PAIR_COLUMNS = ("kind", "address", "first", "second", "count", "latency_fs")
 """Columns of ``RunData.pairs``; kind is a PAIR_* value. address: first byte of the line, that of instance 0 where the instances of an
-object lie alike on their lines; first, second: micro-ops or threads, -1 unknown; latency_fs: of the takers' operations, from leaving the thread to the answer."""
+object lie alike on their lines; first, second: micro-ops or threads, -1 unknown; latency_fs: of the takers' operations, from
+leaving the thread to the answer."""
 
 PAIR_TAKE, PAIR_KILL, PAIR_CPU_TAKE, PAIR_CPU_KILL = 1, 16, 17, 18
-"""PAIR_TAKE + level: micro-op ``first`` got the line that ``second`` had used last (written since it came there, else fetched), served by the
-level: L2 (from a sibling), cluster, remote_clean, remote_dirty; upgrade, home, memory: others' copies had to go, ``second`` is the one that
-went last. PAIR_KILL: a store of micro-op ``first`` (-1: eviction) ended the reservation of load-and-reserve
-``second``. PAIR_CPU_*: the same by thread."""
+"""PAIR_TAKE + level: micro-op ``first`` got the line that ``second`` had used last (written since it came there, else fetched), served
+by the level: L2 (from a sibling), cluster, remote_clean, remote_dirty; upgrade, home, memory: others' copies had to go, ``second`` is the
+one that went last. PAIR_KILL: a store of micro-op ``first`` (-1: eviction) ended the reservation of load-and-reserve ``second``.
+PAIR_CPU_*: the same by thread."""
 
 LATENCY_BINS = 30
 """The last bin of ``RunData.uop_latency`` holds everything beyond."""

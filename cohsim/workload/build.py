@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
@@ -27,6 +28,18 @@ RELATIONS = {
     "&": Cond.BITS,
 }
 TURNED = {">": (Cond.LT, Cond.GE), "<=": (Cond.GE, Cond.LT), ">u": (Cond.LTU, Cond.GEU), "<=u": (Cond.GEU, Cond.LTU)}
+
+
+LOCK_FUNCTIONS = {
+    "ticket": "ticket", "tas": "tas", "ttas": "ttas", "mcs": "mcs", "queued": "queued", "spin": "spin", "read": "rwlock", "write": "rwlock",
+}
+LOCK_NAME = re.compile(rf"({'|'.join(LOCK_FUNCTIONS)})_(?:lock|trylock|unlock|slowpath|seq(?:un)?lock|seqbegin|seqretry)")
+
+
+def lock_kind(name: str) -> str:
+    """Kind of the lock a function of the library belongs to, "" for other functions."""
+    match = LOCK_NAME.fullmatch(name)
+    return "" if match is None else "seqlock" if "_seq" in name else LOCK_FUNCTIONS[match[1]]
 
 
 class TooLarge(Exception):
@@ -537,9 +550,18 @@ class Builder:
         self.stack.pop()
         if inner.library:
             self.library_rows.setdefault(node.name, (start, len(self.e.rows)))
+            self.mark_lock(node.name, function, inner, start)
         self.e.pos, self.e.spin = position, spin
         self.e.func = frame.func
         self.e.release(*temps)
+
+    def mark_lock(self, name: str, function: s.Function, inner: Frame, start: int) -> None:
+        """Note which lock word the rows of a library function act on. By convention it is its first argument."""
+        kind = lock_kind(name)
+        word = inner.bindings.get(function.parameters[0].name) if kind else None
+        if isinstance(word, Address) and word.object is not None:
+            ref = word.ref or FieldRef(word.object, "", word.offset, word.size or 8)
+            self.e.mark_lock(kind, ref, "unlock" not in name and "retry" not in name, start)
 
     def bind(self, inner: Frame, parameter: s.Parameter, arg: s.Expr, frame: Frame) -> int:
         """Give a parameter its meaning; returns a register to release or -1."""

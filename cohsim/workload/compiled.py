@@ -30,6 +30,15 @@ class FieldRef:
 
 
 @dataclass(frozen=True)
+class LockUse:
+    """What a lock function of the synchronisation library does to a lock word."""
+
+    kind: str             # ticket, tas, ttas, mcs, queued, spin, rwlock, seqlock
+    field: int            # the lock word, index into CompiledWorkload.fields
+    acquires: bool        # False: it releases
+
+
+@dataclass(frozen=True)
 class Source:
     """Where packets come from. ``rate_pps`` is the offered rate of all queues together."""
 
@@ -142,3 +151,5 @@ class CompiledWorkload:
     assumptions: list[str] = field(default_factory=list)
     devices: Devices | None = None
     programs: list[tuple[int, int, str]] = field(default_factory=list)   # micro-ops [first, last) of each program, and its path
+    locks: list[LockUse] = field(default_factory=list)
+    uop_lock: np.ndarray | None = None   # int32[n]: the LockUse a micro-op is part of, -1: none; None: there are no locks

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cohsim.uops import REGISTERS, UOP, Alu, Cond, Fence, Flag, Op
-from cohsim.workload.compiled import FieldRef
+from cohsim.workload.compiled import FieldRef, LockUse
 from cohsim.workload.layout import LINE_BYTES, Placed, StructLayout
 from cohsim.workload.program import Program
 from cohsim.workload.registers import TooMany, assign
@@ -60,6 +60,7 @@ class Row:
     areg: int = -1
     func: int = 0
     prim: int = -1
+    lock: int = -1
     field: int = -1
     target: int = -1
     line_no: int = 0
@@ -80,6 +81,7 @@ class Emitter:
     func_names: list[str] = field(default_factory=list)
     prim_names: list[str] = field(default_factory=list)
     fields: list[FieldRef] = field(default_factory=list)
+    locks: list[LockUse] = field(default_factory=list)
     free: list[int] = field(default_factory=list)  # numbers below len(numbers used) that no value in scope has
     scoped: list[int] = field(default_factory=list)  # value -> its number by scope
     born: list[int] = field(default_factory=list)  # value -> first row of the function it belongs to
@@ -115,6 +117,15 @@ class Emitter:
             self._field_index[ref] = len(self.fields)
             self.fields.append(ref)
         return self._field_index[ref]
+
+    def mark_lock(self, kind: str, word: FieldRef, acquires: bool, start: int) -> None:
+        """The rows from ``start`` on are a lock function's, but for those of another one that it is made of."""
+        use = LockUse(kind, self.field_index(word), acquires)
+        if use not in self.locks:
+            self.locks.append(use)
+        for row in self.rows[start:]:
+            if row.lock < 0:
+                row.lock = self.locks.index(use)
 
     # ---- registers
     def register(self) -> int:

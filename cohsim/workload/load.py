@@ -127,6 +127,8 @@ def compile_text(
         assumptions=[*program.assumptions, *builder.assumptions],
         devices=finished,
         programs=builder.programs,
+        locks=emitter.locks,
+        uop_lock=np.array([row.lock for row in emitter.rows], np.int32) if emitter.locks else None,
     )
     return Compilation(workload, program, objects, run, builder.called, builder.library_rows, whole.files)
 
