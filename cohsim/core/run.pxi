@@ -43,7 +43,6 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
     cdef int32_t who = 0
     cdef int64_t t, horizon = s.now, others, then = 0
     cdef Thread* th
-    cdef Uop* u
     s.turns += 1
     s.run_time[c.id] = FOREVER
     find_next_run(s)
@@ -72,13 +71,11 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
             continue
         while True:
             s.steps += 1
-            if not th.stream:
-                prefetch(&s.hot[(<int64_t>th.id * s.n_uops + th.pc + 3) * HOT])
-                u = &s.uops[th.pc]
-                if (u.pad0 == SIMPLE_LOAD and fast_load(s, c, th, u)) or (u.pad0 == SIMPLE_WORK and fast_work(s, c, th, u)):
-                    if th.t >= c.bound or s.steps > MAX_STEPS:
-                        break
-                    continue
+            if not th.stream and s.uops[th.pc].pad0:
+                th = short_way(s, c, th, horizon)
+                if th == NULL:
+                    break
+            prefetch(&s.hot[(<int64_t>th.id * s.n_uops + th.pc + 3) * HOT])
             if th.stream == 2:
                 sc_outcome(s, th)
             elif step(s, c, th):
