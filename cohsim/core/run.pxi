@@ -10,7 +10,7 @@ cdef inline int64_t core_next(Sim* s, Core* c, int32_t* who, int64_t* second) no
         k += 1
         if k >= c.n_threads:
             k = 0
-        th = &s.threads[c.threads[k]]
+        th = c.thread[k]
         if th.state == T_RUN or th.state == T_IDLE:
             if th.t < best:
                 then = best
@@ -63,7 +63,7 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
         if t > s.now and (t >= horizon or s.steps > MAX_STEPS):
             schedule_run(s, c.id, t)
             return
-        th = &s.threads[c.threads[who >> 1]]
+        th = c.thread[who >> 1]
         c.last = who >> 1
         c.bound = horizon if horizon < then else then
         if who & 1:
@@ -104,8 +104,10 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
         node_request(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
     elif kind == EV_CORE_RESP:
         delivery_done(s, e.a, e.time)
+        s.woken = 0
         core_complete(s, e.a, <int32_t>e.b, e.time)
-        core_resched(s, &s.cores[e.a])
+        if s.woken:
+            core_resched(s, &s.cores[e.a])
     elif kind == EV_NODE_DONE:
         q = &s.reqs[e.b]
         perform_store(s, q)
@@ -113,7 +115,6 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     elif kind == EV_CORE_INV:
         delivery_done(s, e.a, e.time)
         l1_drop(s, &s.cores[e.a], e.b)
-        core_resched(s, &s.cores[e.a])
     elif kind == EV_HOME_MSG:
         home_msg(s, e.b, e.c, e.d, e.time)
     elif kind == EV_HOME_PLACE:
@@ -123,6 +124,7 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     else:
         if s.l2_private:
             delivery_done(s, e.a, e.time)
+        s.woken = 0
         if kind == EV_NODE_LINE:
             s.nodes_[e.a].ways[e.b].wake = 0
             line_queue(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
@@ -133,7 +135,7 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
             node_snoop(s, &s.nodes_[e.a], e.b, e.c, e.time)
         else:
             node_reply(s, &s.nodes_[e.a], e.b, e.c, e.d, e.time)
-        if s.l2_private:
+        if s.l2_private and s.woken:
             core_resched(s, &s.cores[e.a])
 
 
