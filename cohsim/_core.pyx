@@ -254,6 +254,7 @@ cdef class Simulation:
             c = &s.cores[th.core]
             th.slot = c.n_threads
             c.threads[c.n_threads] = i
+            c.thread[c.n_threads] = th
             c.n_threads += 1
             th.pc = entry[i]
             th.sb_time = FOREVER

@@ -121,10 +121,10 @@ cdef inline void schedule_run(Sim* s, int32_t core, int64_t time) noexcept nogil
 
 cdef inline void find_next_run(Sim* s) noexcept nogil:
     # The core that acts first on its own; ties: the lowest. Needed anew only when the first one has been taken.
-    cdef int32_t i
-    s.next_time = FOREVER
-    s.next_core = -1
+    cdef int64_t best = FOREVER
+    cdef int32_t i, who = -1
     for i in range(s.n_cores):
-        if s.run_time[i] < s.next_time:
-            s.next_time = s.run_time[i]
-            s.next_core = i
+        who = i if s.run_time[i] < best else who        # no branch: which core is first cannot be predicted
+        best = s.run_time[i] if s.run_time[i] < best else best
+    s.next_time = best
+    s.next_core = who

@@ -10,7 +10,7 @@ cdef inline int64_t core_next(Sim* s, Core* c, int32_t* who, int64_t* second) no
         k += 1
         if k >= c.n_threads:
             k = 0
-        th = &s.threads[c.threads[k]]
+        th = c.thread[k]
         if th.state == T_RUN or th.state == T_IDLE:
             if th.t < best:
                 then = best
@@ -43,7 +43,6 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
     cdef int32_t who = 0
     cdef int64_t t, horizon = s.now, others, then = 0
     cdef Thread* th
-    cdef Uop* u
     s.turns += 1
     s.run_time[c.id] = FOREVER
     find_next_run(s)
@@ -64,7 +63,7 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
         if t > s.now and (t >= horizon or s.steps > MAX_STEPS):
             schedule_run(s, c.id, t)
             return
-        th = &s.threads[c.threads[who >> 1]]
+        th = c.thread[who >> 1]
         c.last = who >> 1
         c.bound = horizon if horizon < then else then
         if who & 1:
@@ -78,13 +77,11 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
             continue
         while True:
             s.steps += 1
-            if not th.stream:
-                prefetch(&s.hot[(<int64_t>th.id * s.n_uops + th.pc + 3) * HOT])
-                u = &s.uops[th.pc]
-                if (u.pad0 == SIMPLE_LOAD and fast_load(s, c, th, u)) or (u.pad0 == SIMPLE_WORK and fast_work(s, c, th, u)):
-                    if th.t >= c.bound or s.steps > MAX_STEPS:
-                        break
-                    continue
+            if not th.stream and s.uops[th.pc].pad0:
+                th = short_way(s, c, th, horizon)
+                if th == NULL:
+                    break
+            prefetch(&s.hot[(<int64_t>th.id * s.n_uops + th.pc + 3) * HOT])
             if th.stream == 2:
                 sc_outcome(s, th)
             elif step(s, c, th):
@@ -113,8 +110,10 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
         node_request(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
     elif kind == EV_CORE_RESP:
         delivery_done(s, e.a, e.time)
+        s.woken = 0
         core_complete(s, e.a, <int32_t>e.b, e.time)
-        core_resched(s, &s.cores[e.a])
+        if s.woken:
+            core_resched(s, &s.cores[e.a])
     elif kind == EV_NODE_DONE:
         q = &s.reqs[e.b]
         perform_store(s, q)
@@ -124,7 +123,6 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     elif kind == EV_CORE_INV:
         delivery_done(s, e.a, e.time)
         l1_drop(s, &s.cores[e.a], e.b)
-        core_resched(s, &s.cores[e.a])
     elif kind == EV_HOME_MSG:
         home_msg(s, e.b, e.c, e.d, e.time)
     elif kind == EV_HOME_PLACE:
@@ -142,6 +140,7 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     else:
         if s.l2_private:
             delivery_done(s, e.a, e.time)
+        s.woken = 0
         if kind == EV_NODE_LINE:
             s.nodes_[e.a].ways[e.b].wake = 0
             line_queue(s, &s.nodes_[e.a], <int32_t>e.b, e.time)
@@ -152,7 +151,7 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
             node_snoop(s, &s.nodes_[e.a], e.b, e.c, e.time)
         else:
             node_reply(s, &s.nodes_[e.a], e.b, e.c, e.d, e.time)
-        if s.l2_private:
+        if s.l2_private and s.woken:
             core_resched(s, &s.cores[e.a])
 
 

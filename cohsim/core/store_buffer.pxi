@@ -16,6 +16,7 @@ cdef inline void sb_update(Sim* s, Thread* th) noexcept nogil:
     if th.n_out > 0 and th.out[0].seq < e.seq:
         return
     th.sb_time = e.ready if e.ready > th.sb_next_free else th.sb_next_free
+    s.woken = 1
 
 
 cdef inline uint64_t word_bits(int64_t addr, uint8_t size) noexcept nogil:
@@ -113,43 +114,43 @@ cdef void sb_act(Sim* s, Thread* th, int64_t t) noexcept nogil:
 
 
 cdef void sb_pump(Sim* s, Thread* th, int64_t t) noexcept nogil:
-    # Out of order: send what may go.
+    # Out of order: send what may go. What has been sent is a prefix of the ring; all the rest counts in sb_count.
     cdef Core* c = &s.cores[th.core]
     cdef Store* e
     cdef Store* f
-    cdef int32_t i, j, r, older = 0
+    cdef int32_t i, j, r
     cdef int64_t leave
-    for i in range(th.sb_head, th.sb_tail):
+    while th.sb_unsent != th.sb_tail:
+        i = th.sb_unsent
         e = &th.sb[i & s.sb_mask]
-        if e.state == 0:
-            if th.n_out > 0 and th.out[0].seq < e.seq:
-                return
-            if e.barrier and older:
-                return
-            leave = t
-            if e.ready > leave:
-                leave = e.ready
-            if c.port_free > leave:
-                leave = c.port_free
-            c.port_free = leave + s.port
-            r = req_new(s)
-            fill_request(s, th, r, OP_STORE, e.line, e.addr, e.size, e.uop, t)
-            s.reqs[r].value = e.value
-            s.reqs[r].index = i & s.sb_mask
-            e.state = 1
-            e.group = i
-            if s.gathering:
-                for j in range(i + 1, th.sb_tail):
-                    f = &th.sb[j & s.sb_mask]
-                    if f.barrier or f.state != 0 or f.line != e.line or f.ready > leave or (th.n_out > 0 and th.out[0].seq < f.seq):
-                        break
-                    f.state = 1
-                    f.group = i
-                    if measuring(s, t):
-                        s.gathered += 1
-            send(s, leave + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
-        if e.state != 2:
-            older = 1
+        if th.n_out > 0 and th.out[0].seq < e.seq:
+            return
+        if e.barrier and th.sb_count > th.sb_tail - i:
+            return
+        leave = t
+        if e.ready > leave:
+            leave = e.ready
+        if c.port_free > leave:
+            leave = c.port_free
+        c.port_free = leave + s.port
+        r = req_new(s)
+        fill_request(s, th, r, OP_STORE, e.line, e.addr, e.size, e.uop, t)
+        s.reqs[r].value = e.value
+        s.reqs[r].index = i & s.sb_mask
+        e.state = 1
+        e.group = i
+        th.sb_unsent = i + 1
+        if s.gathering:
+            for j in range(i + 1, th.sb_tail):
+                f = &th.sb[j & s.sb_mask]
+                if f.barrier or f.line != e.line or f.ready > leave or (th.n_out > 0 and th.out[0].seq < f.seq):
+                    break
+                f.state = 1
+                f.group = i
+                th.sb_unsent = j + 1
+                if measuring(s, t):
+                    s.gathered += 1
+        send(s, leave + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
 
 
 cdef inline void perform_gathered(Sim* s, Req* q) noexcept nogil:

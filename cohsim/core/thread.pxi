@@ -40,7 +40,7 @@ cdef inline void wake(Sim* s, Thread* th, int32_t cat, int64_t t) noexcept nogil
         th.t = t
     th.state = T_RUN
     th.block_kind = BK_NONE
-    s.touched = 1
+    s.touched = s.woken = 1
 
 
 cdef inline void spend(Sim* s, Thread* th, int32_t uop, int32_t cat, int64_t until) noexcept nogil:

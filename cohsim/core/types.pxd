@@ -302,6 +302,7 @@ cdef struct Thread:
     int32_t sb_head
     int32_t sb_tail
     int32_t sb_count       # not yet performed
+    int32_t sb_unsent      # out of order: ring index from which on nothing has been sent
     int32_t sb_barrier     # the next store carries a barrier
     int32_t sb_waiting     # in-order drain: the head's request is at the node
     int32_t load_pending   # the latest load is still outstanding
@@ -347,6 +348,7 @@ cdef struct Core:
     int32_t index          # in its node
     int32_t n_threads
     int32_t threads[MAXSMT]
+    Thread* thread[MAXSMT] # the same as pointers
     int32_t last           # slot of the thread that acted last: the other one wins a tie
     int32_t n_dl
     int32_t n_mshr
@@ -541,6 +543,7 @@ cdef struct Sim:
     int64_t next_time      # the least of run_time
     int32_t next_core
     int32_t touched        # something the local schedule depends on has changed
+    int32_t woken          # a message has given a thread or store buffer an earlier time to act
     int64_t margin         # shortest way of a message to a core
     int64_t now
     uint64_t* serial       # per source
