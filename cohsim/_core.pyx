@@ -453,6 +453,7 @@ cdef class Simulation:
         s.nics = <Nic*>self._zeros("", max(1, s.n_nics) * sizeof(Nic), np.uint8)
         s.nic_counters = <int64_t*>self._zeros("nic_counters", (s.n_nics, NNIC), np.int64)
         s.traffic = <Traffic*>self._zeros("", max(1, s.n_traffic) * sizeof(Traffic), np.uint8)
+        rng = np.random.Generator(np.random.PCG64([int(s.threads[0].rng), 1]))
         for i, w in enumerate(d.nics):
             n = &s.nics[i]
             smallest = min([f.frame_bytes for f in d.traffic if f.nic == i] + ([w.ack_bytes] if w.ack_every else []) + [w.fifo_bytes])
@@ -470,11 +471,12 @@ cdef class Simulation:
                 for q in range(n.queues):
                     h = &n.half[2 * q + k]
                     h.base, h.vector, h.last_irq = ring.base + q * ring.stride, (w.rx_vectors, w.tx_vectors)[k][q], -FOREVER // 2
+                    if n.moderation[k]:
+                        h.phase = rng.integers(0, n.moderation[k])
                     h.info = <int64_t*>self._zeros("", ring.entries, np.int64)
                     h.here = <uint8_t*>self._zeros("", ring.entries, np.uint8)
                     if not 0 <= h.vector < s.n_vectors:
                         raise ValueError(f"NIC {w.name}: no such vector")
-        rng = np.random.Generator(np.random.PCG64([int(s.threads[0].rng), 1]))
         for i, f in enumerate(d.traffic):
             s.traffic[i].period, s.traffic[i].bytes, s.traffic[i].nic = max(1, round(1e15 / f.rate_pps)), f.frame_bytes, f.nic
             s.traffic[i].flows, s.traffic[i].poisson, s.traffic[i].rng = len(f.queue_of_flow), f.arrivals == "poisson", rng.integers(1, 2**63)

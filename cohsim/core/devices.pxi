@@ -244,7 +244,9 @@ cdef void try_irq(Sim* s, int32_t nic, int32_t queue, int32_t dir_, int64_t t) n
         return
     h.cause = 0
     h.armed = 0
-    h.last_irq = t
+    # The first interval is stretched by the vector's phase, which the seed decides: the vectors of a NIC do not tick in step.
+    h.last_irq = t + h.phase
+    h.phase = 0
     nic_count(s, nic, NC_RX_IRQS + dir_, 1, t)
     raise_vector(s, h.vector, src_nic(s, nic), t + s.irq_latency)
 
@@ -285,7 +287,9 @@ cdef void arrive(Sim* s, int32_t source, int64_t t) noexcept nogil:
         flow = <int64_t>(next_random(&f.rng) % <uint64_t>f.flows)
     else:
         flow = f.next_flow % f.flows
-    if not fifo_push(s, f.nic, flow, f.bytes, f.queue[flow], t):
+    if n.half[2 * f.queue[flow]].tail == 0:
+        pass                           # the driver has not enabled the queue yet: the frame is nobody's loss
+    elif not fifo_push(s, f.nic, flow, f.bytes, f.queue[flow], t):
         if n.pause:
             f.held = 1                 # the sender waits; its frame stays with it
             n.paused_since = t

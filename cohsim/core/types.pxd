@@ -441,6 +441,7 @@ cdef struct Half:
     int64_t ready
     int64_t wb
     int64_t last_irq
+    int64_t phase          # of its interrupt moderation, until the first interrupt
     int64_t* info          # receive: the flow number; transmit: 1 where status is asked for
     uint8_t* here          # receive: the frame's data is written
     int32_t vector
