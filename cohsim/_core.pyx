@@ -39,6 +39,7 @@ cdef extern from *:
     """
     const int COHSIM_CHECKED        # build flavour `checked`: every run asserts the protocol's invariants
     int clzll "__builtin_clzll" (unsigned long long) nogil
+    int ctzll "__builtin_ctzll" (unsigned long long) nogil
     void prefetch "__builtin_prefetch" (void*) nogil
 
 import numpy as np
@@ -214,7 +215,10 @@ cdef class Simulation:
         s.cores = <Core*>self._zeros("", s.n_cores * sizeof(Core), np.uint8)
         s.nodes_ = <Node*>self._zeros("", s.nodes * sizeof(Node), np.uint8)
         s.threads = <Thread*>self._zeros("", s.n_threads * sizeof(Thread), np.uint8)
-        s.run_time = <int64_t*>self._zeros("", s.n_cores, np.int64)
+        s.run_quarter = (s.n_cores + 3) // 4
+        s.run_time = <int64_t*>self._zeros("", 4 * s.run_quarter, np.int64)
+        for j in range(4 * s.run_quarter):
+            s.run_time[j] = FOREVER
         s.next_time = FOREVER
         s.next_core = -1
         s.margin = s.hop if s.l2_private else s.l2_hop
@@ -222,7 +226,6 @@ cdef class Simulation:
             c = &s.cores[i]
             c.id, c.node, c.index = i, i // s.cores_per_node, i % s.cores_per_node
             c.dl_min = FOREVER
-            s.run_time[i] = FOREVER
             c.dl = <int64_t*>self._zeros("", MAXDL, np.int64)
             c.mshr = <int64_t*>self._zeros("", s.mshrs + 1 + MAXSMT * MAXOUT, np.int64)
             c.l1 = <L1Way*>self._zeros("", s.l1_sets * s.l1_ways * sizeof(L1Way), np.uint8)
@@ -294,12 +297,19 @@ cdef class Simulation:
         s.slice_free = <int64_t*>self._zeros("", s.slices, np.int64)
         s.channel_free = <int64_t*>self._zeros("", s.channels, np.int64)
         s.serial = <uint64_t*>self._zeros("", s.n_cores + s.nodes + s.slices + MAXNIC, np.uint64)
-        s.heap_cap = 4096
-        s.heap = <Event*>malloc(s.heap_cap * sizeof(Event))
+        s.n_slots = 4096
+        s.slots = <Event*>malloc(s.n_slots * sizeof(Event))
+        s.far = <int32_t*>malloc(s.n_slots * sizeof(int32_t))
         s.word_cap = 1 << 10
         s.words = <Word*>malloc(s.word_cap * sizeof(Word))
-        if s.heap == NULL or s.words == NULL:
+        if s.slots == NULL or s.far == NULL or s.words == NULL:
             raise MemoryError
+        for j in range(s.n_slots):
+            s.slots[j].next = <int32_t>(j + 1) if j + 1 < s.n_slots else -1
+        s.first = -1
+        s.queue_time = FOREVER
+        for i in range(WHEEL):
+            s.wheel[i] = -1
         for j in range(s.word_cap):
             s.words[j].key = NOWORD
 
@@ -342,7 +352,8 @@ cdef class Simulation:
         s.log_count = <int64_t*>self._zeros("log_count", s.n_cores + s.nodes, np.int64)
 
     def __dealloc__(self):
-        free(self.s.heap)
+        free(self.s.slots)
+        free(self.s.far)
         free(self.s.words)
 
     def write_memory(self, long long address, int size, value):

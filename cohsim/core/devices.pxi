@@ -50,7 +50,7 @@ cdef void dma_line(Sim* s, int32_t nic, int32_t queue, int32_t kind, int32_t gro
     p.nic, p.queue, p.kind, p.group, p.first, p.count, p.value = nic, queue, kind, group, first, count, value
     s.groups[group].pending += 1
     nic_count(s, nic, NC_DMA_WRITES, 1, t)
-    send(s, t + s.dma, src_nic(s, nic), EV_DMA, <int32_t>(line % s.slices), line, d, 0)
+    send(s, t + s.dma, src_nic(s, nic), EV_DMA, <int32_t>(line % s.slices), line, 0, d)
 
 
 cdef void dma_arrives(Sim* s, int64_t line, int32_t d, int64_t t) noexcept nogil:

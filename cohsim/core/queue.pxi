@@ -1,47 +1,131 @@
-# Event queue: a binary heap of value events ordered by (time, key).
+# Event queue: value events ordered by (time, key). Nearly all of them are due within the next quarter of a microsecond: those lie in a wheel of
+# narrow buckets, each a short sorted list; the rest waits in a heap of indexes. Events do not move once they are written.
 
 cdef inline bint ev_less(Event* x, Event* y) noexcept nogil:
     return x.time < y.time or (x.time == y.time and x.key < y.key)
 
 
-cdef inline void heap_push(Sim* s, Event* e) noexcept nogil:
-    cdef int64_t i, p
-    cdef Event* h
-    if s.n_heap == s.heap_cap:
-        # Rare: the number of pending events is bounded by threads, MSHRs and store buffers.
-        s.heap_cap *= 2
-        s.heap = <Event*>realloc(s.heap, s.heap_cap * sizeof(Event))
-    h = s.heap
-    i = s.n_heap
-    s.n_heap += 1
+cdef void far_push(Sim* s, int32_t x) noexcept nogil:
+    cdef int64_t i = s.n_far, p
+    s.n_far += 1
     while i > 0:
         p = (i - 1) >> 1
-        if not ev_less(e, &h[p]):
+        if not ev_less(&s.slots[x], &s.slots[s.far[p]]):
             break
-        h[i] = h[p]
+        s.far[i] = s.far[p]
         i = p
-    h[i] = e[0]
+    s.far[i] = x
 
 
-cdef inline void heap_pop(Sim* s, Event* out) noexcept nogil:
-    cdef int64_t i = 0, c, n
-    cdef Event* h = s.heap
-    cdef Event* last
-    out[0] = h[0]
-    s.n_heap -= 1
-    n = s.n_heap
-    last = &h[n]
+cdef void far_pop(Sim* s) noexcept nogil:
+    cdef int64_t i = 0, c, n = s.n_far - 1
+    cdef int32_t last = s.far[n]
+    s.n_far = n
     while True:
         c = 2 * i + 1
         if c >= n:
             break
-        if c + 1 < n and ev_less(&h[c + 1], &h[c]):
+        if c + 1 < n and ev_less(&s.slots[s.far[c + 1]], &s.slots[s.far[c]]):
             c += 1
-        if not ev_less(&h[c], last):
+        if not ev_less(&s.slots[s.far[c]], &s.slots[last]):
             break
-        h[i] = h[c]
+        s.far[i] = s.far[c]
         i = c
-    h[i] = last[0]
+    s.far[i] = last
+
+
+cdef void queue_grow(Sim* s) noexcept nogil:
+    # Rare: the number of pending events is bounded by threads, MSHRs and store buffers.
+    cdef int64_t i, n = s.n_slots
+    cdef Event* slots = <Event*>realloc(s.slots, 2 * n * sizeof(Event))
+    cdef int32_t* far
+    if slots != NULL:
+        s.slots = slots
+        far = <int32_t*>realloc(s.far, 2 * n * sizeof(int32_t))
+        if far != NULL:
+            s.far = far
+            for i in range(n, 2 * n):
+                s.slots[i].next = <int32_t>(i + 1) if i + 1 < 2 * n else -1
+            s.free_slot = <int32_t>n
+            s.n_slots = 2 * n
+            return
+    s.fault = X_MEMORY
+
+
+cdef inline int64_t wheel_place(Sim* s, int64_t time) noexcept nogil:
+    # Where on the unrolled wheel; nothing is before its hand.
+    cdef int64_t place = time >> WHEEL_SHIFT
+    return place if place > s.hand else s.hand
+
+
+cdef inline void queue_push(Sim* s, int64_t time, uint64_t key, int32_t kind, int32_t a, int64_t b, int32_t c, int32_t d) noexcept nogil:
+    # Written where it will lie: a copy through a local would stall the host on its own narrow stores.
+    cdef int64_t place = wheel_place(s, time)
+    cdef int32_t x = s.free_slot, head
+    cdef int32_t* link
+    cdef Event* e
+    if x < 0:
+        queue_grow(s)
+        if s.fault:
+            return
+        x = s.free_slot
+    e = &s.slots[x]
+    s.free_slot = e.next
+    e.time = time
+    e.key = key
+    e.b = b
+    e.a = a
+    e.d = d
+    e.kind = <int16_t>kind
+    e.c = <int16_t>c
+    if place - s.hand >= WHEEL:
+        far_push(s, x)
+    else:
+        link = &s.wheel[place & (WHEEL - 1)]
+        head = link[0]
+        s.wheel_bits[(place & (WHEEL - 1)) >> 6] |= <uint64_t>1 << (place & 63)
+        while head >= 0 and not ev_less(e, &s.slots[head]):
+            link = &s.slots[head].next
+            head = link[0]
+        e.next = head
+        link[0] = x
+    if time < s.queue_time or (time == s.queue_time and (s.first < 0 or key < s.slots[s.first].key)):
+        s.first = x
+        s.queue_time = time
+
+
+cdef inline int32_t wheel_first(Sim* s) noexcept nogil:
+    # The earliest event on the wheel, -1: none.
+    cdef int64_t b = s.hand & (WHEEL - 1), i, w = b >> 6
+    cdef uint64_t bits = s.wheel_bits[w] >> (b & 63)
+    if bits:
+        return s.wheel[b + ctzll(bits)]
+    for i in range(WHEEL_WORDS):
+        w = (w + 1) & (WHEEL_WORDS - 1)
+        if s.wheel_bits[w]:
+            return s.wheel[64 * w + ctzll(s.wheel_bits[w])]
+    return -1
+
+
+cdef inline void queue_pop(Sim* s, Event* out) noexcept nogil:
+    cdef int32_t x = s.first
+    cdef Event* e = &s.slots[x]
+    cdef int64_t b
+    out[0] = e[0]
+    s.hand = wheel_place(s, e.time)
+    if s.n_far and s.far[0] == x:
+        far_pop(s)
+    else:
+        b = s.hand & (WHEEL - 1)
+        s.wheel[b] = e.next
+        s.wheel_bits[b >> 6] &= ~(<uint64_t>(e.next < 0) << (b & 63))
+    e.next = s.free_slot
+    s.free_slot = x
+    x = wheel_first(s)
+    if s.n_far and (x < 0 or ev_less(&s.slots[s.far[0]], &s.slots[x])):
+        x = s.far[0]
+    s.first = x
+    s.queue_time = s.slots[x].time if x >= 0 else FOREVER
 
 
 # Sources of events, for keys: cores, then nodes, then home slices, then devices. Serial numbers count each source's own messages,
@@ -91,23 +175,16 @@ cdef inline void delivery_done(Sim* s, int32_t core, int64_t time) noexcept nogi
 
 
 cdef inline void send(Sim* s, int64_t time, int32_t source, int32_t kind, int32_t a, int64_t b, int32_t c, int32_t d) noexcept nogil:
-    cdef Event e
-    e.time = time
-    e.key = message_key(s, source)
+    cdef uint64_t key = message_key(s, source)
     if kind == EV_NODE_DONE:
         # A store takes effect at the end of its line's occupancy: before anything that arrives at that instant.
-        e.key &= ~LATE
-    e.kind = kind
-    e.a = a
-    e.b = b
-    e.c = c
-    e.d = d
+        key &= ~LATE
     if kind == EV_CORE_RESP or kind == EV_CORE_INV or kind == EV_IRQ:
         delivery_add(s, a, time)
     elif s.l2_private and (kind == EV_NODE_SNOOP or kind == EV_NODE_REPLY or kind == EV_NODE_LINE or kind == EV_NODE_RETRY):
         delivery_add(s, a, time)      # a private node is its core
     s.touched = 1
-    heap_push(s, &e)
+    queue_push(s, time, key, kind, a, b, c, d)
 
 
 cdef inline void schedule_run(Sim* s, int32_t core, int64_t time) noexcept nogil:
@@ -121,10 +198,22 @@ cdef inline void schedule_run(Sim* s, int32_t core, int64_t time) noexcept nogil
 
 cdef inline void find_next_run(Sim* s) noexcept nogil:
     # The core that acts first on its own; ties: the lowest. Needed anew only when the first one has been taken.
-    cdef int64_t best = FOREVER
-    cdef int32_t i, who = -1
-    for i in range(s.n_cores):
-        who = i if s.run_time[i] < best else who        # no branch: which core is first cannot be predicted
-        best = s.run_time[i] if s.run_time[i] < best else best
-    s.next_time = best
-    s.next_core = who
+    # Four quarters side by side and no branch: which core is first cannot be predicted.
+    cdef int64_t* q = s.run_time
+    cdef int64_t n = s.run_quarter, a = FOREVER, b = FOREVER, c = FOREVER, d = FOREVER
+    cdef int64_t i, ia = -1, ib = -1, ic = -1, id = -1
+    for i in range(n):
+        ia = i if q[i] < a else ia
+        a = q[i] if q[i] < a else a
+        ib = i + n if q[i + n] < b else ib
+        b = q[i + n] if q[i + n] < b else b
+        ic = i + 2 * n if q[i + 2 * n] < c else ic
+        c = q[i + 2 * n] if q[i + 2 * n] < c else c
+        id = i + 3 * n if q[i + 3 * n] < d else id
+        d = q[i + 3 * n] if q[i + 3 * n] < d else d
+    ia = ib if b < a else ia
+    a = b if b < a else a
+    ic = id if d < c else ic
+    c = d if d < c else c
+    s.next_core = <int32_t>(ic if c < a else ia)
+    s.next_time = c if c < a else a

@@ -1,11 +1,41 @@
 # The event loop and the cores' local schedule.
 
+cdef inline int64_t turn_time(Thread* th) noexcept nogil:
+    return th.t if th.state == T_RUN or th.state == T_IDLE else FOREVER
+
+
+cdef inline int64_t pair_next(Core* c, int32_t* who, int64_t* second) noexcept nogil:
+    # core_next for one or two threads, nearly free of branches.
+    cdef int32_t k = c.n_threads - 1 - c.last            # the one that did not act last, or the only one
+    cdef Thread* x = c.thread[k]
+    cdef Thread* y = c.thread[c.last]
+    cdef int64_t t = turn_time(x), b = x.sb_time, t2, b2, first, first2, later, later2
+    first = b if b < t else t
+    later = t if b < t else b
+    who[0] = 2 * k + (b < t)
+    if c.n_threads == 1:
+        second[0] = later
+        return first
+    t2 = turn_time(y)
+    b2 = y.sb_time
+    first2 = b2 if b2 < t2 else t2
+    later2 = t2 if b2 < t2 else b2
+    if first2 < first:
+        who[0] = 2 * c.last + (b2 < t2)
+        second[0] = first if first < later2 else later2
+        return first2
+    second[0] = first2 if first2 < later else later
+    return first
+
+
 cdef inline int64_t core_next(Sim* s, Core* c, int32_t* who, int64_t* second) noexcept nogil:
     # Earliest local action of the core: thread k dispatches (who = 2k) or its store buffer acts (2k + 1), and when the next one is
     # due. Ties: the thread that did not act last.
     cdef int64_t best = FOREVER, then = FOREVER
     cdef int32_t j, k = c.last
     cdef Thread* th
+    if 0 < c.n_threads <= 2:
+        return pair_next(c, who, second)
     for j in range(c.n_threads):
         k += 1
         if k >= c.n_threads:
@@ -58,8 +88,8 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
             s.touched = 0
             if s.lookahead:
                 horizon = others if others < c.dl_min else c.dl_min
-                if s.n_heap and s.heap[0].time + s.margin < horizon:
-                    horizon = s.heap[0].time + s.margin
+                if s.queue_time < horizon - s.margin:
+                    horizon = s.queue_time + s.margin
         if t > s.now and (t >= horizon or s.steps > MAX_STEPS):
             schedule_run(s, c.id, t)
             return
@@ -136,7 +166,7 @@ cdef void dispatch(Sim* s, Event* e) noexcept nogil:
     elif kind == EV_DEV:
         device_acts(s, e.a, e.c, e.d, e.b, e.time)
     elif kind == EV_DMA:
-        dma_arrives(s, e.b, e.c, e.time)
+        dma_arrives(s, e.b, e.d, e.time)
     else:
         if s.l2_private:
             delivery_done(s, e.a, e.time)
@@ -164,14 +194,14 @@ cdef int32_t run_events(Sim* s, int64_t budget) noexcept nogil:
         if s.refill:
             return 4
         budget -= 1
-        if s.n_heap and s.heap[0].time <= s.next_time:
-            if s.heap[0].time >= s.until:
+        if s.queue_time <= s.next_time:
+            if s.queue_time == FOREVER:
+                return 2
+            if s.queue_time >= s.until:
                 return 1
-            heap_pop(s, &e)
+            queue_pop(s, &e)
             s.now = e.time
             dispatch(s, &e)
-        elif s.next_time == FOREVER:
-            return 2
         elif s.next_time >= s.until:
             return 1
         else:

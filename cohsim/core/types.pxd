@@ -17,6 +17,9 @@ cdef enum:
     MAXVEC = 64        # interrupt vectors of one CPU
     MAXNEST = 8        # interrupts within interrupts
     NNIC = 13          # counters of a NIC
+    WHEEL = 1024       # buckets of the event queue, 2^WHEEL_SHIFT femtoseconds each
+    WHEEL_WORDS = 16   # WHEEL / 64
+    WHEEL_SHIFT = 18
     HOT = 8            # int64 counters of the hot statistics record: one host cache line per (thread, micro-op)
 
 cdef enum OpCode:
@@ -76,7 +79,7 @@ cdef enum EventKind:
     EV_HOME_READY      # a = slice, b = transaction
     EV_IRQ             # a = core, b = vector
     EV_DEV             # a = NIC, b = value, c = DeviceEvent, d = queue
-    EV_DMA             # a = slice, b = line, c = DMA write
+    EV_DMA             # a = slice, b = line, d = DMA write
 
 cdef enum DeviceEvent:
     D_RX_TAIL, D_TX_TAIL, D_RX_ENABLE, D_TX_ENABLE     # register writes; the numbers of uops.MMIO
@@ -197,10 +200,11 @@ cdef struct Event:
     int64_t time
     uint64_t key       # ties: messages before core steps, then by source and its own serial; never by order of insertion
     int64_t b
-    int32_t kind
     int32_t a
-    int32_t c
     int32_t d
+    int16_t kind
+    int16_t c
+    int32_t next       # in its bucket
 
 cdef struct Req:
     # A memory operation on its way through node and queues, or a snoop that waits in a line's queue.
@@ -537,9 +541,17 @@ cdef struct Sim:
     Node* nodes_
     Thread* threads
     # event queue
-    Event* heap
-    int64_t n_heap, heap_cap
-    int64_t* run_time      # by core: when it acts next on its own, FOREVER if never
+    Event* slots
+    int64_t n_slots, n_far
+    int32_t free_slot
+    int32_t first          # the earliest event, -1: none
+    int64_t queue_time     # its time, FOREVER if there is none
+    int64_t hand           # place of the latest event taken: nothing lies before it
+    int32_t* far           # heap of the events beyond the wheel
+    uint64_t wheel_bits[WHEEL_WORDS]
+    int32_t wheel[WHEEL]
+    int64_t* run_time      # by core: when it acts next on its own, FOREVER if never; filled up to four quarters
+    int64_t run_quarter
     int64_t steps          # local actions since the event loop looked: a core that is alone must let Ctrl-C in
     int64_t next_time      # the least of run_time
     int32_t next_core
