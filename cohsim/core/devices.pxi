@@ -432,13 +432,6 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
     cdef Half* h = &n.half[2 * queue + 1]
     cdef uint64_t word = 0, segment = 0
     cdef int64_t i = h.head, length = 0, frames = 1, wire, mss = 0, header = 0, fetched, begin, k, end
-    h.busy = 0
-    if h.head == h.tail:
-        return
-    if n.tx_free > t or n.dma_out > DMA_LINES:
-        h.busy = 1
-        device_event(s, nic, n.tx_free if n.tx_free > t else t + s.dma, D_TRANSMIT, queue, 0)
-        return
     while True:
         if i == h.tail:
             s.fault = X_DEVICE             # a frame without its end
@@ -477,9 +470,30 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
     n.sent += frames
     device_event(s, nic, fetched, D_FETCHED, queue, i - h.head)
     h.head = i
-    if h.head != h.tail:
-        h.busy = 1
-        device_event(s, nic, n.tx_free, D_TRANSMIT, queue, 0)
+
+
+cdef void engine(Sim* s, int32_t nic, int64_t t) noexcept nogil:
+    # The transmit engine takes a frame of each queue in turn.
+    cdef Nic* n = &s.nics[nic]
+    cdef Half* h
+    cdef int32_t k, queue = n.tx_last
+    n.tx_busy = 1
+    if n.tx_free > t or n.dma_out > DMA_LINES:
+        device_event(s, nic, n.tx_free if n.tx_free > t else t + s.dma, D_ENGINE, 0, 0)
+        return
+    for k in range(n.queues):
+        queue += 1
+        if queue >= n.queues:
+            queue = 0
+        h = &n.half[2 * queue + 1]
+        if h.busy == 2:
+            n.tx_last = queue
+            transmit(s, nic, queue, t)
+            if h.head == h.tail:
+                h.busy = 0
+            device_event(s, nic, n.tx_free, D_ENGINE, 0, 0)
+            return
+    n.tx_busy = 0
 
 
 # ---- events ----------------------------------------------------------------------------------------------------------------------
@@ -525,7 +539,11 @@ cdef void device_acts(Sim* s, int32_t nic, int32_t what, int32_t queue, int64_t 
     elif what == D_RECEIVE:
         receive(s, nic, t)
     elif what == D_TRANSMIT:
-        transmit(s, nic, queue, t)
+        s.nics[nic].half[2 * queue + 1].busy = 2
+        if not s.nics[nic].tx_busy:
+            engine(s, nic, t)
+    elif what == D_ENGINE:
+        engine(s, nic, t)
     elif what == D_FETCHED:
         s.nics[nic].half[2 * queue + 1].ready += value
         write_back(s, nic, queue, 1, t, 0)

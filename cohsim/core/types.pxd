@@ -83,7 +83,8 @@ cdef enum DeviceEvent:
     D_ARRIVE           # the next frame of traffic source `queue`
     D_ACK              # the peer's next acknowledgement is at the port
     D_RECEIVE          # the receive engine looks at the FIFO
-    D_TRANSMIT         # the transmit engine looks at the queue
+    D_TRANSMIT         # the transmit engine has the queue's descriptors
+    D_ENGINE           # the transmit engine looks for its next frame
     D_FETCHED          # b descriptors of the transmit queue have been read
     D_FLUSH            # write-back timeout of receive batch b
     D_IRQ_RX, D_IRQ_TX         # moderation time is over
@@ -450,7 +451,7 @@ cdef struct Half:
     int32_t waiting        # an interrupt waits for its moderation time
     int32_t timer          # a write-back timeout of this batch is under way
     int64_t batch          # write-backs so far
-    int32_t busy           # transmit: the engine has the queue
+    int32_t busy           # transmit: 1 descriptors are on their way to the engine, 2 they are there
 
 cdef struct Nic:
     int64_t fifo_bytes, fifo_used, fifo_head, fifo_tail, fifo_cap
@@ -465,6 +466,7 @@ cdef struct Nic:
     int64_t port_free      # the frame before is through the port, inward
     double fs_per_byte
     int32_t queues, pause, drop, writeback, rx_busy, blocked
+    int32_t tx_busy, tx_last       # the engine has an event under way; the queue that it served last
     int32_t dma_out        # writes under way, lines
     int32_t held, acks_held        # frames that wait at paused senders; those of them that are acknowledgements
     Half* half             # [queues, 2]: receive, transmit
