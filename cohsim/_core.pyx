@@ -51,7 +51,8 @@ cdef enum:
     SMT_CHUNK = 16
     MAX_STEPS = 100000
     MAXNIC = 16
-    MAXDMA = 65536
+    MAXDMA = 16384
+    DMA_LINES = 256       # a NIC begins nothing while more of its writes are under way: far beyond what a bus lets be
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef uint64_t NOWORD = 0xFFFFFFFFFFFFFFFF
@@ -269,6 +270,17 @@ cdef class Simulation:
             # CPUs never start in the same cycle; the offset is part of what the seed decides.
             th.t = <int64_t>rng.integers(0, 1000) * s.period // 10
 
+    def _transactions(self, int count):
+        # Lines that are busy at the homes, and messages that wait for them.
+        cdef Sim* s = &self.s
+        cdef int32_t i
+        s.free_txn = s.free_msg = 0
+        s.n_txns = s.n_msgs = count
+        s.txns = <Txn*>self._zeros("", count * sizeof(Txn), np.uint8)
+        s.msgs = <HomeMsg*>self._zeros("", count * sizeof(HomeMsg), np.uint8)
+        for i in range(count):
+            s.txns[i].next_free = s.msgs[i].next = i + 1 if i + 1 < count else -1
+
     def _pools(self):
         cdef Sim* s = &self.s
         cdef int32_t i
@@ -277,14 +289,7 @@ cdef class Simulation:
         s.reqs = <Req*>self._zeros("", s.n_reqs * sizeof(Req), np.uint8)
         for i in range(s.n_reqs):
             s.reqs[i].next = i + 1 if i + 1 < s.n_reqs else -1
-        s.n_txns = s.nodes * 512
-        s.txns = <Txn*>self._zeros("", s.n_txns * sizeof(Txn), np.uint8)
-        for i in range(s.n_txns):
-            s.txns[i].next_free = i + 1 if i + 1 < s.n_txns else -1
-        s.n_msgs = s.nodes * 512
-        s.msgs = <HomeMsg*>self._zeros("", s.n_msgs * sizeof(HomeMsg), np.uint8)
-        for i in range(s.n_msgs):
-            s.msgs[i].next = i + 1 if i + 1 < s.n_msgs else -1
+        self._transactions(s.nodes * 512)
         s.txn_hash = <int32_t*>self._zeros("", TXN_HASH, np.int32)
         for i in range(TXN_HASH):
             s.txn_hash[i] = -1
@@ -373,7 +378,7 @@ cdef class Simulation:
         cdef Sim* s = &self.s
         cdef int64_t i, k, count
         cdef Uop* u
-        count = 0
+        count = sum(2 * s.nics[i].queues * (s.nics[i].entries[0] + s.nics[i].entries[1]) for i in range(s.n_nics))
         for i in range(s.n_uops):
             u = &s.uops[i]
             if u.op == OP_RMW or u.op == OP_LL or (u.op == OP_LOAD and u.dst >= 0):
@@ -387,6 +392,12 @@ cdef class Simulation:
             if u.op == OP_RMW or u.op == OP_LL or (u.op == OP_LOAD and u.dst >= 0):
                 for k in range(instances[u.slot] if u.stride else 1):
                     for address in (u.base + u.stride * k, u.base + u.stride * k + u.size - 1):
+                        image_write(s, address, 1, image_read(s, address, 1))
+        for i in range(s.n_nics):
+            for q in range(2 * s.nics[i].queues):           # what a device reads of its descriptors
+                for k in range(s.nics[i].entries[q & 1]):
+                    address = s.nics[i].half[q].base + k * s.nics[i].descriptor[q & 1] + (s.nics[i].command_at if q & 1 else s.nics[i].address_at)
+                    for address in (address, address + 7):
                         image_write(s, address, 1, image_read(s, address, 1))
         s.closed = 1
         return True
@@ -440,7 +451,8 @@ cdef class Simulation:
                 s.vectors[i].period = round(v.period_ns * 1e6)
                 device_event(s, 0, round(v.first_ns * 1e6), D_TIMER, 0, i)
         for i, f in enumerate(d.traffic):
-            device_event(s, f.nic, <int64_t>(next_random(&s.traffic[i].rng) % <uint64_t>s.traffic[i].period), D_ARRIVE, i, 0)
+            s.traffic[i].due = <int64_t>(next_random(&s.traffic[i].rng) % <uint64_t>s.traffic[i].period)
+            device_event(s, f.nic, s.traffic[i].due, D_ARRIVE, i, 0)
 
     def _device_operations(self, d):
         # Micro-ops that name what is not there would reach beyond the tables.
@@ -468,6 +480,8 @@ cdef class Simulation:
         for i, w in enumerate(d.nics):
             n = &s.nics[i]
             smallest = min([f.frame_bytes for f in d.traffic if f.nic == i] + ([w.ack_bytes] if w.ack_every else []) + [w.fifo_bytes])
+            if smallest < 1 or w.fifo_bytes < max([0] + [f.frame_bytes for f in d.traffic if f.nic == i] + ([w.ack_bytes] if w.ack_every else [])):
+                raise ValueError(f"NIC {w.name}: a frame of no bytes, or one that does not fit into the FIFO")
             n.fifo_bytes, n.fifo_cap, n.blocked = w.fifo_bytes, w.fifo_bytes // smallest + 1, -1
             n.fifo = <int64_t*>self._zeros("", 3 * n.fifo_cap, np.int64)
             n.rx_service, n.tx_service, n.wb_timeout = round(w.rx_service_ns * 1e6), round(w.tx_service_ns * 1e6), round(w.writeback_timeout_ns * 1e6)
@@ -490,12 +504,15 @@ cdef class Simulation:
                         raise ValueError(f"NIC {w.name}: no such vector")
         for i, f in enumerate(d.traffic):
             s.traffic[i].period, s.traffic[i].bytes, s.traffic[i].nic = max(1, round(1e15 / f.rate_pps)), f.frame_bytes, f.nic
+            s.traffic[i].overhead, s.traffic[i].flow = f.overhead_bytes, -1
             s.traffic[i].flows, s.traffic[i].poisson, s.traffic[i].rng = len(f.queue_of_flow), f.arrivals == "poisson", rng.integers(1, 2**63)
             queues = np.ascontiguousarray(f.queue_of_flow, np.int32)
             if (queues < 0).any() or (queues >= s.nics[f.nic].queues).any():
                 raise ValueError("a flow goes to a queue that the NIC does not have")
             self.keep.append(queues)
             s.traffic[i].queue = <int32_t*><size_t>queues.ctypes.data
+        if s.n_nics:
+            self._transactions(s.nodes * 512 + MAXDMA)
         s.n_dmas = s.n_groups = MAXDMA
         s.dmas = <Dma*>self._zeros("", MAXDMA * sizeof(Dma), np.uint8)
         s.groups = <DmaGroup*>self._zeros("", MAXDMA * sizeof(DmaGroup), np.uint8)
@@ -567,10 +584,9 @@ cdef class Simulation:
             elif th.state == T_RUN:
                 # Only in an interrupted run: others had run ahead.
                 account(&self.s, th, th.pc, C_ISSUE, th.t, self.s.until)
-        for i in range(self.s.n_traffic):
-            if self.s.traffic[i].held:
-                nic_span(&self.s, self.s.traffic[i].nic, NC_PAUSED, self.s.nics[self.s.traffic[i].nic].paused_since, self.s.until)
         for i in range(self.s.n_nics):
+            if self.s.nics[i].held:
+                nic_span(&self.s, i, NC_PAUSED, self.s.nics[i].paused_since, self.s.until)
             if self.s.nics[i].blocked >= 0:
                 nic_span(&self.s, i, NC_BLOCKED, self.s.nics[i].blocked_since, self.s.until)
         if self.s.has_devices:

@@ -58,7 +58,8 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
                                      "add a 'devices:' section to the machine file (machines/corei7.yaml has one)"))
         sim.devices(workload.devices, machine)
     source = workload.source
-    sim.keep_read_words_only((1, workload.cpus, max(1, source.pool) if source else 1, source.flows if source else 1, workload.cpus, 0))
+    queues = max([workload.cpus] + [v.queue + 1 for v in workload.devices.vectors] if workload.devices else [workload.cpus])
+    sim.keep_read_words_only((1, workload.cpus, max(1, source.pool) if source else 1, source.flows if source else 1, queues, 0))
     feeds = list(streams) if streams is not None else []
     for cpu in range(len(feeds)):
         sim.feed(cpu, next(feeds[cpu], None))

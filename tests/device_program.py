@@ -32,7 +32,7 @@ def device_machine(name: str, dma_write: str = "memory", **geometry: object) -> 
     """A bundled machine with devices of the Core i7's times; the others' files have none."""
     m, times = machine(name), machine("corei7")
     fields = ("dma_fs", "mmio_fs", "interrupt_latency_fs", "interrupt_entry_fs", "interrupt_exit_fs", "idle_exit_fs")
-    return tiny(m, has_devices=True, dma_to_l3=dma_write == "l3", **{f: getattr(times, f) for f in fields}, **geometry)
+    return tiny(m, has_devices=True, dma_to_l3=dma_write == "l3", **({f: getattr(times, f) for f in fields} | geometry))
 
 
 def timer(cpu: int, entry: int, first_fs: int, *, queue: int = 0) -> Vector:

@@ -355,3 +355,24 @@ def test_does_a_load_wait_for_the_siblings_store_that_is_on_its_way(m: CompiledM
     r = run(m, [first, second], pin=(0, 1))
     assert r.begin_fs[0] + left - T1 < r.begin_fs[1] < r.begin_fs[0] + left - T1 + m.l2_hop_fs
     assert r.served(1, i) == {"l2": 1} and r.sim.read_memory(X + LINE, 8) == 5
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_may_a_store_conditional_overtake_the_stores_before_a_light_barrier(between: bool) -> None:
+    """Whether or not another store follows the barrier first: the word of the LL/SC changes only after the store that misses."""
+    m = machine("t4240")
+    p = at(1_000_000_000)
+    p.atomic_add(X, m.isa)
+    p.fence()
+    p.store(X + 100 * LINE)
+    p.fence(Fence.LIGHT)
+    if between:
+        p.store(X + LINE)
+    p.atomic_add(X, m.isa)
+    p.halt()
+    low, high = 10**9, 3 * 10**9
+    assert run(m, [p], until_fs=high).sim.read_memory(X, 8) == 2
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if run(m, [p], until_fs=middle).sim.read_memory(X, 8) == 2 else (middle, high)
+    assert run(m, [p], until_fs=high).sim.read_memory(X + 100 * LINE, 8) == 1

@@ -47,6 +47,7 @@ cdef void dma_line(Sim* s, int32_t nic, int32_t queue, int32_t kind, int32_t gro
         return
     p = &s.dmas[d]
     s.free_dma = p.next_free
+    s.nics[nic].dma_out += 1
     p.nic, p.queue, p.kind, p.group, p.first, p.count, p.value = nic, queue, kind, group, first, count, value
     s.groups[group].pending += 1
     nic_count(s, nic, NC_DMA_WRITES, 1, t)
@@ -89,15 +90,14 @@ cdef void dma_start(Sim* s, int32_t x, int32_t d, int64_t t) noexcept nogil:
     p.sharer = 0
     p.begun = start
     p.way = <int32_t>(w - s.l3) if w != NULL and s.inclusive else -1
-    if s.inclusive and (w == NULL or w.bits == 0):
-        dma_done(s, x, start + s.lookup)
-        return
     if s.home_next[idx] == 255:
         home_fault(s, p.line, HS_FREE, H_RECALL)
         return
     s.home_fired[idx] += 1
     p.state = s.home_next[idx]
-    line_count(s, p.line, LS_INVALIDATIONS, 1, start)
+    if s.inclusive and (w == NULL or w.bits == 0):
+        home_ready_at(s, x, start + s.lookup)          # nobody to ask
+        return
     txn_go(s, x, s.home_ops[idx], True, start)
 
 
@@ -147,6 +147,20 @@ cdef void dma_store(Sim* s, int64_t line, int32_t way, int64_t t) noexcept nogil
     w.lru = s.l3_lru
 
 
+cdef void check_gone(Sim* s, int64_t line) noexcept nogil:
+    # In checked runs: what a device writes, no cache of a core may still hold.
+    cdef int32_t i, wi
+    for i in range(s.nodes):
+        wi = l2_find(s, &s.nodes_[i], line)
+        if wi >= 0 and s.perm[s.nodes_[i].ways[wi].state] > 0:
+            s.fault = X_SWMR
+            s.fault_line = line
+    for i in range(s.n_cores):
+        if l1_index(s, &s.cores[i], line) >= 0:
+            s.fault = X_SWMR
+            s.fault_line = line
+
+
 cdef void dma_done(Sim* s, int32_t x, int64_t t) noexcept nogil:
     # No node holds the line any more: the device's bytes take effect.
     cdef int32_t d = -2 - s.txns[x].parent, g
@@ -155,6 +169,8 @@ cdef void dma_done(Sim* s, int32_t x, int64_t t) noexcept nogil:
     cdef Half* h
     cdef int32_t dir_ = 1 if p.kind == 2 else 0
     cdef int64_t i, at
+    if s.check:
+        check_gone(s, s.txns[x].line)
     dma_store(s, s.txns[x].line, s.txns[x].way, t)
     if p.kind == 0:
         if p.count:
@@ -176,6 +192,7 @@ cdef void dma_done(Sim* s, int32_t x, int64_t t) noexcept nogil:
         s.free_group = g
     p.next_free = s.free_dma
     s.free_dma = d
+    n.dma_out -= 1
     txn_next(s, x, t)
 
 
@@ -196,34 +213,36 @@ cdef void group_done(Sim* s, Dma* p, int32_t g, int64_t t) noexcept nogil:
 
 
 cdef void write_back(Sim* s, int32_t nic, int32_t queue, int32_t dir_, int64_t t, int32_t flush) noexcept nogil:
-    # Tell the driver about finished descriptors: a batch is full, or the oldest has waited long enough.
+    # Tell the driver about finished descriptors. Receive: a batch is full, or the oldest has waited long enough. Transmit: those that ask
+    # for it, at once.
     cdef Nic* n = &s.nics[nic]
     cdef Half* h = &n.half[2 * queue + dir_]
-    cdef int64_t i, at, line, first, asked = 0
-    cdef int32_t g
+    cdef int64_t i, at, line, first, asked
+    cdef int32_t g = -1
     if h.ready == h.wb:
         return
-    if h.ready - h.wb < n.writeback and not flush:
+    if dir_ == 0 and h.ready - h.wb < n.writeback and not flush:
         if not h.timer:
             h.timer = 1
-            device_event(s, nic, t + n.wb_timeout, D_FLUSH_RX + dir_, queue, 0)
+            device_event(s, nic, t + n.wb_timeout, D_FLUSH, queue, h.batch)
         return
-    if dir_ == 1:
-        for i in range(h.wb, h.ready):
-            asked += h.info[i % n.entries[1]]
-        if not asked:
-            h.wb = h.ready
-            return
-    g = group_new(s, h.wb)
-    if s.fault:
-        return
+    h.timer = 0
+    h.batch += 1                       # a timeout that is under way was the batch before's
     i = h.wb
     while i < h.ready:
         first = i
+        asked = 0
         at = h.base + (i % n.entries[dir_]) * n.descriptor[dir_]
         line = at >> s.line_shift
         while i < h.ready and (h.base + (i % n.entries[dir_]) * n.descriptor[dir_]) >> s.line_shift == line:
+            asked += 1 if dir_ == 0 else h.info[i % n.entries[1]]
             i += 1
+        if not asked:
+            continue
+        if g < 0:
+            g = group_new(s, h.wb)
+            if s.fault:
+                return
         dma_line(s, nic, queue, 1 + dir_, g, line, first, <int32_t>(i - first), 0, t)
         if s.fault:
             return
@@ -278,35 +297,81 @@ cdef int32_t fifo_push(Sim* s, int32_t nic, int64_t value, int64_t bytes_, int32
     return 1
 
 
+cdef inline void hold(Nic* n, int64_t t) noexcept nogil:
+    # A pause frame: the peer waits with what did not fit.
+    if not n.held:
+        n.paused_since = t
+    n.held += 1
+
+
+cdef inline int64_t on_wire(Nic* n, int64_t bytes_) noexcept nogil:
+    return <int64_t>(bytes_ * n.fs_per_byte)
+
+
 cdef void arrive(Sim* s, int32_t source, int64_t t) noexcept nogil:
-    # The next frame of a traffic source is at the port.
+    # The next frame of a traffic source is at the port; frames that arrive through one port come one after the other.
     cdef Traffic* f = &s.traffic[source]
     cdef Nic* n = &s.nics[f.nic]
-    cdef int64_t flow
-    if f.poisson:
-        flow = <int64_t>(next_random(&f.rng) % <uint64_t>f.flows)
-    else:
-        flow = f.next_flow % f.flows
-    if n.half[2 * f.queue[flow]].tail == 0:
+    if t < n.port_free:
+        device_event(s, f.nic, n.port_free, D_ARRIVE, source, 0)
+        return
+    if f.flow < 0:
+        if f.poisson:
+            f.flow = <int64_t>(next_random(&f.rng) % <uint64_t>f.flows)
+        else:
+            f.flow = f.next_flow % f.flows
+    if n.half[2 * f.queue[f.flow]].tail == 0:
         pass                           # the driver has not enabled the queue yet: the frame is nobody's loss
-    elif not fifo_push(s, f.nic, flow, f.bytes, f.queue[flow], t):
+    elif not fifo_push(s, f.nic, f.flow, f.bytes, f.queue[f.flow], t):
         if n.pause:
             f.held = 1                 # the sender waits; its frame stays with it
-            n.paused_since = t
+            hold(n, t)
             return
         nic_count(s, f.nic, NC_MISSED, 1, t)
+    n.port_free = t + on_wire(n, f.bytes + f.overhead)
     f.next_flow += 1
-    device_event(s, f.nic, t + traffic_gap(f), D_ARRIVE, source, 0)
+    f.flow = -1
+    f.due += traffic_gap(f)
+    device_event(s, f.nic, f.due if f.due > t else t, D_ARRIVE, source, 0)
+
+
+cdef void acknowledge(Sim* s, int32_t nic, int64_t t) noexcept nogil:
+    # The peer's next acknowledgement is at the port.
+    cdef Nic* n = &s.nics[nic]
+    if t < n.port_free:
+        device_event(s, nic, n.port_free, D_ACK, 0, 0)
+        return
+    if not fifo_push(s, nic, n.acked + n.ack_every, n.ack_bytes, 0, t):
+        if n.pause:
+            n.acks_held += 1
+            hold(n, t)
+            return
+        nic_count(s, nic, NC_MISSED, 1, t)
+    n.acked += n.ack_every
+    n.port_free = t + on_wire(n, n.ack_bytes + n.overhead)
 
 
 cdef void resume(Sim* s, int32_t nic, int64_t t) noexcept nogil:
-    # Senders that were paused go on.
-    cdef int32_t i
+    # There is room again: those who were paused try once more.
+    cdef Nic* n = &s.nics[nic]
+    cdef int64_t since = n.paused_since
+    cdef int32_t i, acks = n.acks_held
+    if not n.held:
+        return
+    n.held = 0
+    n.acks_held = 0
+    for i in range(acks):
+        acknowledge(s, nic, t)
     for i in range(s.n_traffic):
         if s.traffic[i].nic == nic and s.traffic[i].held:
             s.traffic[i].held = 0
-            nic_span(s, nic, NC_PAUSED, s.nics[nic].paused_since, t)
+            if s.traffic[i].due < t:
+                s.traffic[i].due = t       # it does not make up for the time
             arrive(s, i, t)
+    if n.held:
+        n.paused_since = since
+    else:
+        nic_span(s, nic, NC_PAUSED, since, t)
 
 
 cdef void receive(Sim* s, int32_t nic, int64_t t) noexcept nogil:
@@ -322,6 +387,10 @@ cdef void receive(Sim* s, int32_t nic, int64_t t) noexcept nogil:
     e = &n.fifo[3 * (n.fifo_head % n.fifo_cap)]
     value, bytes_, queue = e[0], e[1], <int32_t>e[2]
     h = &n.half[2 * queue]
+    if n.dma_out > DMA_LINES:
+        n.rx_busy = 1
+        device_event(s, nic, t + s.dma, D_RECEIVE, 0, 0)
+        return
     if h.head == h.tail and not n.drop:
         n.blocked = queue
         n.blocked_since = t
@@ -361,15 +430,8 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
     # One frame: its descriptors up to the end of packet, split into segments if that is asked for.
     cdef Nic* n = &s.nics[nic]
     cdef Half* h = &n.half[2 * queue + 1]
-    cdef uint64_t word = 0
-    cdef int64_t i = h.head, length = 0, frames = 1, wire, mss, header, fetched
-    h.busy = 0
-    if h.head == h.tail:
-        return
-    if n.tx_free > t:
-        h.busy = 1
-        device_event(s, nic, n.tx_free, D_TRANSMIT, queue, 0)
-        return
+    cdef uint64_t word = 0, segment = 0
+    cdef int64_t i = h.head, length = 0, frames = 1, wire, mss = 0, header = 0, fetched, begin, k, end
     while True:
         if i == h.tail:
             s.fault = X_DEVICE             # a frame without its end
@@ -379,11 +441,13 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
         h.info[i % n.entries[1]] = 1 if word & 0x2000000 else 0
         slice_start(s, (h.base + (i % n.entries[1]) * n.descriptor[1]) >> s.line_shift, t)
         i += 1
+        if word & 0x4000000:
+            segment = word                 # in whichever of the frame's descriptors
         if word & 0x1000000:
             break
     wire = length
-    if word & 0x4000000:
-        mss, header = <int64_t>(word >> 32 & 0xFFFF), <int64_t>(word >> 48)
+    if segment:
+        mss, header = <int64_t>(segment >> 32 & 0xFFFF), <int64_t>(segment >> 48)
         if mss == 0 or header >= length:
             s.fault = X_DEVICE
             return
@@ -393,19 +457,43 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
     fetched = n.wire_free - <int64_t>(n.fifo_bytes * n.fs_per_byte)
     fetched = (fetched if fetched > t else t) + frames * n.tx_service
     n.tx_free = fetched
-    n.wire_free = (n.wire_free if n.wire_free > fetched else fetched) + <int64_t>((wire + frames * n.overhead) * n.fs_per_byte)
+    begin = n.wire_free if n.wire_free > fetched else fetched
+    n.wire_free = begin + on_wire(n, wire + frames * n.overhead)
     nic_count(s, nic, NC_DMA_READS, (length + s.line_bytes - 1) >> s.line_shift, t)
     nic_count(s, nic, NC_TX_FRAMES, frames, n.wire_free)
     nic_count(s, nic, NC_TX_BYTES, wire, n.wire_free)
     if n.ack_every:
-        if (n.sent + frames) // n.ack_every != n.sent // n.ack_every:
-            device_event(s, nic, n.wire_free + n.ack_delay, D_ACK, 0, (n.sent + frames) // n.ack_every * n.ack_every)
+        for k in range(n.sent // n.ack_every + 1, (n.sent + frames) // n.ack_every + 1):
+            end = k * n.ack_every - n.sent     # the frame that it answers, of these
+            end = n.wire_free if end == frames else begin + on_wire(n, end * (header + mss + n.overhead))
+            device_event(s, nic, end + n.ack_delay, D_ACK, 0, 0)
     n.sent += frames
     device_event(s, nic, fetched, D_FETCHED, queue, i - h.head)
     h.head = i
-    if h.head != h.tail:
-        h.busy = 1
-        device_event(s, nic, n.tx_free, D_TRANSMIT, queue, 0)
+
+
+cdef void engine(Sim* s, int32_t nic, int64_t t) noexcept nogil:
+    # The transmit engine takes a frame of each queue in turn.
+    cdef Nic* n = &s.nics[nic]
+    cdef Half* h
+    cdef int32_t k, queue = n.tx_last
+    n.tx_busy = 1
+    if n.tx_free > t or n.dma_out > DMA_LINES:
+        device_event(s, nic, n.tx_free if n.tx_free > t else t + s.dma, D_ENGINE, 0, 0)
+        return
+    for k in range(n.queues):
+        queue += 1
+        if queue >= n.queues:
+            queue = 0
+        h = &n.half[2 * queue + 1]
+        if h.busy == 2:
+            n.tx_last = queue
+            transmit(s, nic, queue, t)
+            if h.head == h.tail:
+                h.busy = 0
+            device_event(s, nic, n.tx_free, D_ENGINE, 0, 0)
+            return
+    n.tx_busy = 0
 
 
 # ---- events ----------------------------------------------------------------------------------------------------------------------
@@ -447,19 +535,21 @@ cdef void device_acts(Sim* s, int32_t nic, int32_t what, int32_t queue, int64_t 
     elif what == D_ARRIVE:
         arrive(s, queue, t)
     elif what == D_ACK:
-        if not fifo_push(s, nic, value, s.nics[nic].ack_bytes, 0, t):
-            nic_count(s, nic, NC_MISSED, 1, t)
+        acknowledge(s, nic, t)
     elif what == D_RECEIVE:
         receive(s, nic, t)
     elif what == D_TRANSMIT:
-        transmit(s, nic, queue, t)
+        s.nics[nic].half[2 * queue + 1].busy = 2
+        if not s.nics[nic].tx_busy:
+            engine(s, nic, t)
+    elif what == D_ENGINE:
+        engine(s, nic, t)
     elif what == D_FETCHED:
         s.nics[nic].half[2 * queue + 1].ready += value
         write_back(s, nic, queue, 1, t, 0)
-    elif what == D_FLUSH_RX or what == D_FLUSH_TX:
-        dir_ = what - D_FLUSH_RX
-        s.nics[nic].half[2 * queue + dir_].timer = 0
-        write_back(s, nic, queue, dir_, t, 1)
+    elif what == D_FLUSH:
+        if value == s.nics[nic].half[2 * queue].batch:
+            write_back(s, nic, queue, 0, t, 1)
     elif what == D_IRQ_RX or what == D_IRQ_TX:
         dir_ = what - D_IRQ_RX
         h = &s.nics[nic].half[2 * queue + dir_]

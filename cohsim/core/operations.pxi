@@ -243,7 +243,7 @@ cdef int32_t do_llsc(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     elif sb_overlap(s, th, addr, u.size) >= 0:
         block(th, BK_DRAIN, uop, C_SB)           # an own older store to the word: the LL reads the L2
         return 0
-    if u.op == OP_SC and th.sb_count > 0 and (th.sb_barrier or sb_overlap(s, th, addr, u.size) >= 0):
+    if u.op == OP_SC and th.sb_count > 0 and (th.sb_barrier or sb_held(s, th) or sb_overlap(s, th, addr, u.size) >= 0):
         block(th, BK_DRAIN, uop, C_FENCE)        # lwsync orders older stores before the SC
         return 0
     r = req_new(s)

@@ -44,6 +44,15 @@ cdef inline int32_t sb_overlap(Sim* s, Thread* th, int64_t addr, uint8_t size) n
     return -1
 
 
+cdef inline bint sb_held(Sim* s, Thread* th) noexcept nogil:
+    # A store waits for those before a barrier: they are not all performed.
+    cdef int32_t i
+    for i in range(th.sb_head, th.sb_tail):
+        if th.sb[i & s.sb_mask].barrier and th.sb[i & s.sb_mask].state == 0:
+            return True
+    return False
+
+
 cdef inline bint store_in_flight(Sim* s, Thread* th, int64_t line) noexcept nogil:
     # A store or SC of this thread to the line is on its way to the cluster's L2.
     cdef int32_t i

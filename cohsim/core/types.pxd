@@ -12,7 +12,7 @@ cdef enum:
     MAXOUT = 32        # outstanding loads, LL and SC of one thread
     MAXSB = 128        # store buffer ring (capacity is the machine's; the ring also holds acknowledged holes)
     MAXWB = 32         # write-backs of one node that wait for their PutAck
-    MAXDL = 512        # messages on their way to one core
+    MAXDL = 1024       # messages on their way to one core
     HISTBINS = 64
     MAXVEC = 64        # interrupt vectors of one CPU
     MAXNEST = 8        # interrupts within interrupts
@@ -84,11 +84,12 @@ cdef enum EventKind:
 cdef enum DeviceEvent:
     D_RX_TAIL, D_TX_TAIL, D_RX_ENABLE, D_TX_ENABLE     # register writes; the numbers of uops.MMIO
     D_ARRIVE           # the next frame of traffic source `queue`
-    D_ACK              # the peer acknowledges: b frames in all
+    D_ACK              # the peer's next acknowledgement is at the port
     D_RECEIVE          # the receive engine looks at the FIFO
-    D_TRANSMIT         # the transmit engine looks at the queue
+    D_TRANSMIT         # the transmit engine has the queue's descriptors
+    D_ENGINE           # the transmit engine looks for its next frame
     D_FETCHED          # b descriptors of the transmit queue have been read
-    D_FLUSH_RX, D_FLUSH_TX     # write-back timeout
+    D_FLUSH            # write-back timeout of receive batch b
     D_IRQ_RX, D_IRQ_TX         # moderation time is over
     D_TIMER            # b = vector
 
@@ -452,8 +453,9 @@ cdef struct Half:
     int32_t cause          # something was written back since the last interrupt
     int32_t armed
     int32_t waiting        # an interrupt waits for its moderation time
-    int32_t timer          # a write-back timeout is under way
-    int32_t busy           # transmit: the engine has the queue
+    int32_t timer          # a write-back timeout of this batch is under way
+    int64_t batch          # write-backs so far
+    int32_t busy           # transmit: 1 descriptors are on their way to the engine, 2 they are there
 
 cdef struct Nic:
     int64_t fifo_bytes, fifo_used, fifo_head, fifo_tail, fifo_cap
@@ -464,17 +466,21 @@ cdef struct Nic:
     int64_t descriptor[2]
     int64_t done_at[2]
     int64_t address_at, info_at, command_at, flow_at, overhead
-    int64_t sent, ack_every, ack_delay, ack_bytes
+    int64_t sent, ack_every, ack_delay, ack_bytes, acked
+    int64_t port_free      # the frame before is through the port, inward
     double fs_per_byte
     int32_t queues, pause, drop, writeback, rx_busy, blocked
+    int32_t tx_busy, tx_last       # the engine has an event under way; the queue that it served last
+    int32_t dma_out        # writes under way, lines
+    int32_t held, acks_held        # frames that wait at paused senders; those of them that are acknowledgements
     Half* half             # [queues, 2]: receive, transmit
 
 cdef struct Traffic:
     int64_t period
     int64_t bytes
-    int64_t next_flow
+    int64_t next_flow, flow, due   # flow: of the frame that waits for its turn, -1: none; due: when it is offered
     uint64_t rng
-    int32_t nic, flows, poisson, held
+    int32_t nic, flows, poisson, held, overhead
     int32_t* queue
 
 cdef struct Dma:
