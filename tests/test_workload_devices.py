@@ -185,6 +185,15 @@ def test_mmio_queue_and_value_at_run_time() -> None:
     assert m.written == [entry for cpu in range(3) for entry in ((19, 0, 1), (0, cpu, cpu + 5))]
 
 
+def test_a_nic_as_argument() -> None:
+    functions = "function enable(n, ring)\n    call really(n)\n    load ring+0:8\nfunction really(n)\n    mmio n.tx_enable, 0, 1\n"
+    text = TEXT.replace("    mmio eth1.tx_enable, 0, 1\n", "    call enable(eth1, rx1)\n    call enable(eth0, rx)\n")
+    w = compiled(text.replace("path main", functions + "path main"))
+    assert [int(u["fn"]) for u in w.uops if u["op"] == Op.MMIO] == [19, 3, 0]
+    with pytest.raises(WorkloadError, match="'n' is a nic, not a value; write to its registers"):
+        compiled(text.replace("path main", functions.replace("mmio n.tx_enable, 0, 1", "r = n + 1") + "path main"))
+
+
 def test_an_interrupt_works_on_its_queue() -> None:
     w, d = compiled(), devices()
     m = Interpreter(w)

@@ -114,6 +114,17 @@ store p->item.mac
     assert last == [(12, 4), (16, 2)]
 
 
+def test_a_value_is_one_access_inside_eight_bytes() -> None:
+    """An IPv4 address at byte 26 of a frame: not aligned to 4, but within one word."""
+    body = "p = addr out\nstore out+26:4 = 0x11223344\na = load p->packet.source\nstore p->packet.source = a + 1\n"
+    body += "b = load out+26:4\nstore out+0:8 = a\nstore out+8:8 = b"
+    assert results(body, "struct packet size 64\n    source 26 4\n", count=2) == [0x11223344, 0x11223345]
+    for line in ("a = load out+30:4", "store out+30:4 = 0", "xchg out+30:4, 1"):
+        with pytest.raises(WorkloadError, match=r"4 bytes at out\+30 crosses an 8-byte boundary"):
+            compiled(line)
+    assert [(int(u["size"])) for u in compiled("load out+30:4\nstore out+30:4").uops[1:5]] == [2, 2, 2, 2]
+
+
 def test_pointers_pass_through_levels() -> None:
     extra = """function outer(p)
     call middle(p, p->item.deep.lock)

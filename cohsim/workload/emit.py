@@ -14,6 +14,7 @@ from cohsim.workload.program import Program
 from cohsim.workload.registers import TooMany, assign
 from cohsim.workload.syntax import Pos
 
+WORD_BYTES = 8  # values are kept by words of this size; one access lies in one word
 INVERSE = {
     Cond.EQ: Cond.NE,
     Cond.NE: Cond.EQ,
@@ -68,6 +69,7 @@ class Row:
     object: str | None = None
     offset: int = 0
     takes_address: bool = False  # imm is the address of object + offset
+    has_value: bool = False  # a memory operation whose value is used
     takes_stride: bool = False  # an ALU MUL by the distance of the object's instances
     pos: Pos | None = None
 
@@ -177,6 +179,7 @@ class Emitter:
             field=self.field_index(address.ref),
             object=address.object,
             offset=address.offset + shift,
+            has_value=dst >= 0 or value != Operand(),
         )
 
     def work(self, instructions: int) -> None:
@@ -297,6 +300,13 @@ class Emitter:
                 program.problem(
                     row.pos or "",
                     f"{row.size} bytes at {item.name}+{row.offset} cross a cache line",
+                    "move the field, or access its parts",
+                )
+                return
+            if row.areg < 0 and start % WORD_BYTES + row.size > WORD_BYTES and row.has_value:
+                program.problem(
+                    row.pos or "",
+                    f"the value of {row.size} bytes at {item.name}+{row.offset} crosses an {WORD_BYTES}-byte boundary",
                     "move the field, or access its parts",
                 )
                 return
