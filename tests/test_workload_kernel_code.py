@@ -71,6 +71,7 @@ def address(w: CompiledWorkload, name: str, instance: int = 0) -> int:
         ("a - b * -1", 10),
         ("a & b + c", (7 & 3) + 5),  # no precedence but that of *
         ("a << b + 1", (7 << 3) + 1),
+        ("a & 0xffffffffffffffff", 7),
     ],
 )
 def test_products(value: str, wanted: int) -> None:

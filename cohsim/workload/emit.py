@@ -257,6 +257,7 @@ class Emitter:
             elif item is not None:
                 base, stride, slot = item.base + r.offset, item.stride, int(item.slot)
                 self._check_line(program, r, item)
+            imm, base = self._number(program, r, imm), self._number(program, r, base)
             table.append(
                 (
                     r.op,
@@ -281,6 +282,14 @@ class Emitter:
                 )
             )
         return np.array(table, UOP)
+
+    @staticmethod
+    def _number(program: Program, row: Row, value: int) -> int:
+        """A 64-bit value as the signed integer of a micro-op."""
+        if not -(1 << 63) <= value < 1 << 64:
+            program.problem(row.pos or "", f"{value} does not fit into 64 bits", "use a smaller number")
+            return 0
+        return value - (1 << 64) if value >> 63 > 0 else value
 
     def _registers(self, program: Program) -> list[int]:
         try:
