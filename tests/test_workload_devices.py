@@ -185,6 +185,15 @@ def test_mmio_queue_and_value_at_run_time() -> None:
     assert m.written == [entry for cpu in range(3) for entry in ((19, 0, 1), (0, cpu, cpu + 5))]
 
 
+def test_a_nic_as_argument() -> None:
+    functions = "function enable(n, ring)\n    call really(n)\n    load ring+0:8\nfunction really(n)\n    mmio n.tx_enable, 0, 1\n"
+    text = TEXT.replace("    mmio eth1.tx_enable, 0, 1\n", "    call enable(eth1, rx1)\n    call enable(eth0, rx)\n")
+    w = compiled(text.replace("path main", functions + "path main"))
+    assert [int(u["fn"]) for u in w.uops if u["op"] == Op.MMIO] == [19, 3, 0]
+    with pytest.raises(WorkloadError, match="'n' is a nic, not a value; write to its registers"):
+        compiled(text.replace("path main", functions.replace("mmio n.tx_enable, 0, 1", "r = n + 1") + "path main"))
+
+
 def test_an_interrupt_works_on_its_queue() -> None:
     w, d = compiled(), devices()
     m = Interpreter(w)
@@ -273,6 +282,10 @@ def test_check_and_info(tmp_path) -> None:  # type: ignore[no-untyped-def]
         ("receive on queue", "main on queue", "13:5", "path 'main' is both a base program and an interrupt"),
         ("receive on queue", "receive on core 3", "13:28", "unexpected 'core'; expected cpu, queue"),
         ("writeback 4", "writeback 0", "16:5", "writeback 0; give at least 1"),
+        ("fifo 64KiB", "fifo 99999999999", "25:5", "fifo 99999999999; give at most 1073741824"),
+        ("flows 5", "flows 65537", "56:13", "65537 flows; at most 65536"),
+        ("bufs buf per-packet pool 8", "bufs buf per-packet pool 99999999999", "7:8", "per-packet objects up to 'bufs' take more than 4 GiB"),
+        ("    work 2\n", "    r = 0x10000000000000000\n", "52:5", "18446744073709551616 does not fit into 64 bits"),
         ("full drop", "full wait", "27:10", "unexpected 'wait'; expected block, drop"),
         ("nic eth1", "nic eth0", "17:5", "nic 'eth0' is defined twice .first on line 8"),
         ("eth1.tx_enable", "eth2.tx_enable", "35:10", "unknown nic 'eth2'; did you mean 'eth1'"),

@@ -71,6 +71,7 @@ def address(w: CompiledWorkload, name: str, instance: int = 0) -> int:
         ("a - b * -1", 10),
         ("a & b + c", (7 & 3) + 5),  # no precedence but that of *
         ("a << b + 1", (7 << 3) + 1),
+        ("a & 0xffffffffffffffff", 7),
     ],
 )
 def test_products(value: str, wanted: int) -> None:
@@ -112,6 +113,17 @@ store p->item.mac
     w = compiled(body)
     last = [(int(u["base"]), int(u["size"])) for u in w.uops if u["op"] == Op.STORE][-2:]
     assert last == [(12, 4), (16, 2)]
+
+
+def test_a_value_is_one_access_inside_eight_bytes() -> None:
+    """An IPv4 address at byte 26 of a frame: not aligned to 4, but within one word."""
+    body = "p = addr out\nstore out+26:4 = 0x11223344\na = load p->packet.source\nstore p->packet.source = a + 1\n"
+    body += "b = load out+26:4\nstore out+0:8 = a\nstore out+8:8 = b"
+    assert results(body, "struct packet size 64\n    source 26 4\n", count=2) == [0x11223344, 0x11223345]
+    for line in ("a = load out+30:4", "store out+30:4 = 0", "xchg out+30:4, 1"):
+        with pytest.raises(WorkloadError, match=r"4 bytes at out\+30 crosses an 8-byte boundary"):
+            compiled(line)
+    assert [(int(u["size"])) for u in compiled("load out+30:4\nstore out+30:4").uops[1:5]] == [2, 2, 2, 2]
 
 
 def test_pointers_pass_through_levels() -> None:

@@ -226,8 +226,9 @@ class Builder:
     def do_Load(self, node: s.Load, frame: Frame) -> None:
         at = self.o.sized(frame, node.address, atomic=node.dst is not None)
         dst = self.optional_target(frame, node.dst, node.pos)
+        parts = [(0, at.size or 8)] if node.dst is not None else pieces(at.offset, at.size or 8)
         for _ in range(self.times(node.times, node.pos)):
-            for shift, size in pieces(at.offset, at.size or 8):
+            for shift, size in parts:
                 row = self.e.memory(Op.LOAD, at, dst=dst, size=size, shift=shift)
                 if node.dependent:
                     row.flags |= Flag.DEP
@@ -235,9 +236,10 @@ class Builder:
     def do_Store(self, node: s.Store, frame: Frame) -> None:
         at = self.o.sized(frame, node.address, atomic=node.value is not None)
         value, temp = (Operand(0), -1) if node.value is None else self.o.value(frame, node.value)
+        parts = [(0, at.size or 8)] if node.value is not None else pieces(at.offset, at.size or 8)
         for _ in range(self.times(node.times, node.pos)):
-            for shift, size in pieces(at.offset, at.size or 8):
-                self.e.memory(Op.STORE, at, value=value, size=size, shift=shift)
+            for shift, size in parts:
+                self.e.memory(Op.STORE, at, value=value, size=size, shift=shift).has_value = node.value is not None
         self.e.release(temp)
 
     def times(self, value: s.Int, pos: s.Pos) -> int:
@@ -449,6 +451,7 @@ class Builder:
 
     def do_Mmio(self, node: s.Mmio, frame: Frame) -> None:
         name, _, register = node.register.partition(".")
+        name = frame.nics.get(name, name)
         nic = find_nic(self.program, self.devices, name, node.pos)
         if register not in REGISTERS:
             raise self.o.bad(node.pos, f"unknown device register {register!r}", suggest(register, REGISTERS))
@@ -565,6 +568,9 @@ class Builder:
 
     def bind(self, inner: Frame, parameter: s.Parameter, arg: s.Expr, frame: Frame) -> int:
         """Give a parameter its meaning; returns a register to release or -1."""
+        if isinstance(arg.first, s.Ref) and not arg.rest and (nic := self.nic_named(arg.first.name, frame)):
+            inner.nics[parameter.name] = nic
+            return -1
         is_address = isinstance(arg.first, s.Deref | s.Arrow)
         if isinstance(arg.first, s.Ref):
             is_address = isinstance(self.o.lookup(frame, arg.first.name, arg.pos), Address)
@@ -577,6 +583,13 @@ class Builder:
         if parameter.initially is not None and at.object and at.areg < 0 and at.size:
             self.initially.setdefault((at.object, at.offset, min(at.size, 8)), self.program.int(parameter.initially, arg.pos))
         return -1
+
+    def nic_named(self, name: str, frame: Frame) -> str | None:
+        """The NIC that a name means where it means nothing else."""
+        if name in frame.nics:
+            return frame.nics[name]
+        known = (frame.bindings, frame.registers, self.program.objects, self.program.params)
+        return name if name in self.program.nics and not any(name in names for names in known) else None
 
     def result_register(self, inner: Frame, node: s.Invoke, function: s.Function, frame: Frame) -> None:
         """Let ``return r`` compute r where the caller wants it, so that returning costs no move."""

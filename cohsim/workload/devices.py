@@ -19,6 +19,8 @@ from cohsim.workload.run_block import BIT_RATES, PACKET_RATES, TIMES_NS, quantit
 
 MAX_NICS = 16  # MMIO has 4 bits for the NIC
 MAX_QUEUES = 128
+MAX_FLOWS = 1 << 16
+MAX_NUMBER = 1 << 30  # sizes and counts of a NIC
 REQUIRED = ("port", "queues", "rx ring", "tx ring", "irq rx", "irq tx")
 REGISTERS = {r.name.lower(): r for r in Register}
 DROPPED = "dropped"
@@ -258,6 +260,9 @@ def _plan_traffic(program: Program, line: s.TrafficLine, result: DevicePlan) -> 
     rate = quantity(program, line.rate, {**BIT_RATES, **PACKET_RATES}, pos, "rate")
     pps = rate if line.rate.endswith("pps") else rate / wire_bits
     flows = _at_least(program, options.get("flows", (1,))[0], 1, pos, "flows")
+    if flows > MAX_FLOWS:
+        program.problem(pos, f"{flows} flows", f"at most {MAX_FLOWS}")
+        flows = 1
     arrivals = options.get("arrivals", ("constant",))[0]
     if arrivals not in ("constant", "poisson"):
         program.problem(pos, f"unknown arrivals {arrivals!r}", "use constant or poisson")
@@ -316,6 +321,9 @@ def _at_least(program: Program, value: s.Int, least: int, pos: s.Pos, what: str)
     number = program.int(value, pos)
     if number < least:
         program.problem(pos, f"{what} {number}", f"give at least {least}")
+    if number > MAX_NUMBER:
+        program.problem(pos, f"{what} {number}", f"give at most {MAX_NUMBER}")
+        return least
     return max(number, least)
 
 

@@ -14,6 +14,7 @@ from cohsim.workload.program import Program
 from cohsim.workload.registers import TooMany, assign
 from cohsim.workload.syntax import Pos
 
+WORD_BYTES = 8  # values are kept by words of this size; one access lies in one word
 INVERSE = {
     Cond.EQ: Cond.NE,
     Cond.NE: Cond.EQ,
@@ -68,6 +69,7 @@ class Row:
     object: str | None = None
     offset: int = 0
     takes_address: bool = False  # imm is the address of object + offset
+    has_value: bool = False  # a memory operation whose value is used
     takes_stride: bool = False  # an ALU MUL by the distance of the object's instances
     pos: Pos | None = None
 
@@ -177,6 +179,7 @@ class Emitter:
             field=self.field_index(address.ref),
             object=address.object,
             offset=address.offset + shift,
+            has_value=dst >= 0 or value != Operand(),
         )
 
     def work(self, instructions: int) -> None:
@@ -254,6 +257,7 @@ class Emitter:
             elif item is not None:
                 base, stride, slot = item.base + r.offset, item.stride, int(item.slot)
                 self._check_line(program, r, item)
+            imm, base = self._number(program, r, imm), self._number(program, r, base)
             table.append(
                 (
                     r.op,
@@ -279,6 +283,14 @@ class Emitter:
             )
         return np.array(table, UOP)
 
+    @staticmethod
+    def _number(program: Program, row: Row, value: int) -> int:
+        """A 64-bit value as the signed integer of a micro-op."""
+        if not -(1 << 63) <= value < 1 << 64:
+            program.problem(row.pos or "", f"{value} does not fit into 64 bits", "use a smaller number")
+            return 0
+        return value - (1 << 64) if value >> 63 > 0 else value
+
     def _registers(self, program: Program) -> list[int]:
         try:
             return assign(self.rows, self.labels, self.scoped, self.born)
@@ -297,6 +309,13 @@ class Emitter:
                 program.problem(
                     row.pos or "",
                     f"{row.size} bytes at {item.name}+{row.offset} cross a cache line",
+                    "move the field, or access its parts",
+                )
+                return
+            if row.areg < 0 and start % WORD_BYTES + row.size > WORD_BYTES and row.has_value:
+                program.problem(
+                    row.pos or "",
+                    f"the value of {row.size} bytes at {item.name}+{row.offset} crosses an {WORD_BYTES}-byte boundary",
                     "move the field, or access its parts",
                 )
                 return

@@ -27,6 +27,7 @@ SLOTS = {
     "per-queue": Slot.QUEUE,
     "per-iteration": Slot.ITERATION,
 }
+REGION_BYTES = 1 << 32
 # Regions are far apart and start at different line colours, as slabs and per-CPU areas do: their first objects do not fall
 # into one set.
 REGIONS = {
@@ -254,6 +255,15 @@ class Layouter:
         self.check_group([anchor, *attached], offsets)
         count = max(i.instances for i in [anchor, *attached])
         free[anchor.scope] = round_up(base + min(low, 0) + stride * (count - 1) + extent, LINE_BYTES)
+        if anchor.scope != "per-iteration" and free[anchor.scope] > REGIONS[anchor.scope] // REGION_BYTES * REGION_BYTES + REGION_BYTES:
+            self.program.problem(
+                pos,
+                f"{anchor.scope} objects up to {anchor.name!r} take more than {REGION_BYTES >> 30} GiB",
+                "make it smaller, or give it fewer instances",
+            )
+            free[anchor.scope] = REGIONS[anchor.scope]
+            for item in [anchor, *attached]:
+                item.stride, item.instances = 0, 1
 
     def stride(self, anchor: Placed, extent: int, offset: int) -> int:
         """Distance of instances: whole lines, an odd number of them per CPU so that instances spread over the sets."""

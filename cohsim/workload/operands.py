@@ -43,6 +43,7 @@ class Frame:
     label_pos: dict[str, s.Pos] = field(default_factory=dict)
     end: int = -1  # label behind the body
     dst: int = -1  # register for the returned value
+    nics: dict[str, str] = field(default_factory=dict)  # parameters that stand for a NIC
     loops: list[Loop] = field(default_factory=list)  # open ones, innermost last
     walk: dict[str, int] = field(default_factory=dict)  # next byte of `work … in RANGE`
 
@@ -113,6 +114,8 @@ class Operands:
             found = Operand(self.program.int(head, pos))
         if found is None and head in self.program.objects:
             found = self.whole(head)
+        if found is None and head in frame.nics:
+            raise self.bad(pos, f"{head!r} is a nic, not a value", f"write to its registers: mmio {head}.REGISTER, QUEUE, VALUE")
         if found is None:
             known = [*frame.bindings, *frame.registers, *self.program.objects, *self.program.params]
             raise self.bad(
