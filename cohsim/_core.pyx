@@ -52,6 +52,7 @@ cdef enum:
     MAX_STEPS = 100000
     MAXNIC = 16
     MAXDMA = 16384
+    MAX_MODERATION_NS = 1000000000
     DMA_LINES = 256       # a NIC begins nothing while more of its writes are under way: far beyond what a bus lets be
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
@@ -171,6 +172,7 @@ cdef class Simulation:
         if s.l2_private == s.write_through or s.in_order != s.l2_private:
             raise ValueError("private L2 goes with write-back L1 and in-order stores, a cluster L2 with write-through L1 and out-of-order stores")
         s.inclusive = m.l3_inclusive
+        s.adjacent = m.l2_private and m.l2_adjacent_line
         s.window, s.window_smt, s.sbq, s.sbq_smt, s.mshrs = m.window, m.window_smt, m.store_queue, m.store_queue_smt, m.mshrs
         s.l2_banks, s.slices, s.channels, s.l2_mshrs = m.l2_banks, m.home_slices, m.memory_channels, m.l2_mshrs
         if s.l2_mshrs < 1 or s.mshrs < 1:
@@ -485,7 +487,6 @@ cdef class Simulation:
             n.fifo_bytes, n.fifo_cap, n.blocked = w.fifo_bytes, w.fifo_bytes // smallest + 1, -1
             n.fifo = <int64_t*>self._zeros("", 3 * n.fifo_cap, np.int64)
             n.rx_service, n.tx_service, n.wb_timeout = round(w.rx_service_ns * 1e6), round(w.tx_service_ns * 1e6), round(w.writeback_timeout_ns * 1e6)
-            n.moderation[0], n.moderation[1] = round(w.rx_moderation_ns * 1e6), round(w.tx_moderation_ns * 1e6)
             n.address_at, n.info_at, n.command_at, n.flow_at = w.rx.address_at, w.rx.info_at, w.tx.command_at, w.flow_at
             n.ack_every, n.ack_delay, n.ack_bytes = w.ack_every, round(w.ack_delay_ns * 1e6), w.ack_bytes
             n.overhead, n.fs_per_byte, n.queues = w.overhead_bytes, 8e15 / w.port_bps, w.queues
@@ -496,8 +497,9 @@ cdef class Simulation:
                 for q in range(n.queues):
                     h = &n.half[2 * q + k]
                     h.base, h.vector, h.last_irq = ring.base + q * ring.stride, (w.rx_vectors, w.tx_vectors)[k][q], -FOREVER // 2
-                    if n.moderation[k]:
-                        h.phase = rng.integers(0, n.moderation[k])
+                    h.moderation = round((w.rx_moderation_ns, w.tx_moderation_ns)[k] * 1e6)
+                    if h.moderation:
+                        h.phase = rng.integers(0, h.moderation)
                     h.info = <int64_t*>self._zeros("", ring.entries, np.int64)
                     h.here = <uint8_t*>self._zeros("", ring.entries, np.uint8)
                     if not 0 <= h.vector < s.n_vectors:
@@ -650,7 +652,7 @@ cdef class Simulation:
         return {"home_requests": s.home_requests, "home_snoops": s.home_snoops, "home_blocked_fs": s.home_blocked,
                 "home_queue_fs": s.home_queue_fs, "memory_reads": s.memory_reads, "memory_writes": s.memory_writes,
                 "writebacks": s.writebacks, "evictions": s.evictions, "recalls": s.recalls, "l2_requests": s.l2_requests,
-                "l2_queue_fs": s.l2_queue_fs, "tx_dropped": s.tx_dropped, "gathered_stores": s.gathered}
+                "l2_queue_fs": s.l2_queue_fs, "tx_dropped": s.tx_dropped, "gathered_stores": s.gathered, "adjacent_fetches": s.adjacent_fetches}
 
     def totals(self):
         """(memory operations, events, line table overflow) of the whole run."""

@@ -93,6 +93,8 @@ class Register(IntEnum):
     TX_TAIL = 1
     RX_ENABLE = 2 # the queue's interrupt may be raised
     TX_ENABLE = 3
+    RX_MODERATION = 4   # least time between two interrupts of the queue's vector, ns
+    TX_MODERATION = 5
 
 
 class Flag(IntFlag):

@@ -257,9 +257,9 @@ cdef void try_irq(Sim* s, int32_t nic, int32_t queue, int32_t dir_, int64_t t) n
     cdef Half* h = &n.half[2 * queue + dir_]
     if not h.cause or not h.armed or h.waiting:
         return
-    if h.last_irq + n.moderation[dir_] > t:
+    if h.last_irq + h.moderation > t:
         h.waiting = 1
-        device_event(s, nic, h.last_irq + n.moderation[dir_], D_IRQ_RX + dir_, queue, 0)
+        device_event(s, nic, h.last_irq + h.moderation, D_IRQ_RX + dir_, queue, 0)
         return
     h.cause = 0
     h.armed = 0
@@ -532,6 +532,11 @@ cdef void device_acts(Sim* s, int32_t nic, int32_t what, int32_t queue, int64_t 
     elif what == D_RX_ENABLE or what == D_TX_ENABLE:
         s.nics[nic].half[2 * queue + what - D_RX_ENABLE].armed = 1 if value else 0
         try_irq(s, nic, queue, what - D_RX_ENABLE, t)
+    elif what == D_RX_MODERATION or what == D_TX_MODERATION:
+        if value < 0 or value > MAX_MODERATION_NS:
+            s.fault = X_DEVICE
+            return
+        s.nics[nic].half[2 * queue + what - D_RX_MODERATION].moderation = value * 1000000
     elif what == D_ARRIVE:
         arrive(s, queue, t)
     elif what == D_ACK:

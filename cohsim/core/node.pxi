@@ -147,10 +147,16 @@ cdef inline void wake_line(Sim* s, Node* n, int32_t wi, int64_t time) noexcept n
 
 cdef inline void respond(Sim* s, Node* n, int32_t r, int64_t leave) noexcept nogil:
     cdef int32_t core = s.threads[s.reqs[r].thread].core
-    if s.l2_private:
+    if s.reqs[r].kind == OP_PREFETCH:
+        req_free(s, r)                 # the adjacent line's: nobody waits for it
+    elif s.l2_private:
         core_complete(s, core, r, leave)
     else:
         send(s, leave + s.l2_hop, src_node(s, n.id), EV_CORE_RESP, core, r, 0, 0)
+
+
+cdef inline bint reads(Req* q) noexcept nogil:
+    return q.kind == OP_LOAD or q.kind == OP_LL or q.kind == OP_PREFETCH
 
 
 cdef inline int32_t local_level(Way* w, int32_t core) noexcept nogil:
@@ -191,10 +197,13 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
         reservation(s, th)[0] = q.line
         n.reservation_uop[core * s.threads_per_core + th.slot] = q.uop
         line_count(s, q.line, LS_ATOMICS, 1, start)
-    else:
+    elif q.kind != OP_PREFETCH:
         line_count(s, q.line, LS_LOADS, 1, start)
     if q.level == L_CLUSTER:
         line_count(s, q.line, LS_NEAR, 1, start)
+    if q.kind == OP_PREFETCH:
+        respond(s, n, r, start)        # into the L2 alone
+        return
     if s.l2_private:
         l1_fill(s, &s.cores[n.id], q.line, s.perm[w.state], <int32_t>(w - n.ways))
         respond(s, n, r, start)
@@ -282,7 +291,7 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
             w.busy_until = start + (s.l2_load_line if s.l2_load_line > s.l2_service else s.l2_service)
         respond(s, n, r, start + s.l2_service)
         return 1
-    ev = N_LOAD if q.kind == OP_LOAD or q.kind == OP_LL else N_STORE
+    ev = N_LOAD if reads(q) else N_STORE
     idx = w.state * N_EVENTS + ev
     if s.node_next[idx] == 255:
         node_fault(s, n, q.line, w.state, ev)
@@ -306,7 +315,25 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
     w.from_data = 0
     n.outstanding += 1
     to_home(s, n, q.line, H_GETS if ops & A_GETS else (H_GETM if ops & A_GETM else H_UPG), 0, start)
+    if s.adjacent and not ops & A_UPG and q.kind != OP_PREFETCH:
+        fetch_adjacent(s, n, q, t)
     return 0
+
+
+cdef void fetch_adjacent(Sim* s, Node* n, Req* q, int64_t t) noexcept nogil:
+    # The L2's spatial prefetcher: a miss asks for the other line of its aligned pair too, to read, if that takes nobody's place in the queue to
+    # the home.
+    cdef int64_t line = q.line ^ 1
+    cdef int32_t r
+    if l2_find(s, n, line) >= 0 or wb_find(s, n, line) >= 0 or n.stall_head >= 0 or 2 * n.outstanding > s.l2_mshrs:
+        return
+    r = req_new(s)
+    if s.fault:
+        return
+    fill_request(s, &s.threads[q.thread], r, OP_PREFETCH, line, line << s.line_shift, 1, q.uop, t)
+    if measuring(s, t):
+        s.adjacent_fetches += 1
+    node_request(s, n, r, t)
 
 
 cdef void release_snoops(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
@@ -360,7 +387,7 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
 
 cdef inline bint must_ask(Sim* s, Req* q, uint8_t state) noexcept nogil:
     # Would the operation, met by the line in this state, go to the home?
-    cdef int32_t idx = state * N_EVENTS + (N_LOAD if q.kind == OP_LOAD or q.kind == OP_LL else N_STORE)
+    cdef int32_t idx = state * N_EVENTS + (N_LOAD if reads(q) else N_STORE)
     if q.kind == OP_SC and reservation(s, &s.threads[q.thread])[0] != q.line:
         return False
     return s.node_next[idx] != 255 and (s.node_ops[idx] & (A_GETS | A_GETM | A_UPG)) != 0

@@ -82,7 +82,7 @@ cdef enum EventKind:
     EV_DMA             # a = slice, b = line, d = DMA write
 
 cdef enum DeviceEvent:
-    D_RX_TAIL, D_TX_TAIL, D_RX_ENABLE, D_TX_ENABLE     # register writes; the numbers of uops.MMIO
+    D_RX_TAIL, D_TX_TAIL, D_RX_ENABLE, D_TX_ENABLE, D_RX_MODERATION, D_TX_MODERATION     # register writes; numbers of uops.Register
     D_ARRIVE           # the next frame of traffic source `queue`
     D_ACK              # the peer's next acknowledgement is at the port
     D_RECEIVE          # the receive engine looks at the FIFO
@@ -353,7 +353,7 @@ cdef struct Core:
     int32_t index          # in its node
     int32_t n_threads
     int32_t threads[MAXSMT]
-    Thread* thread[MAXSMT] # the same as pointers
+    Thread* thread[MAXSMT]  # the same as pointers
     int32_t last           # slot of the thread that acted last: the other one wins a tie
     int32_t n_dl
     int32_t n_mshr
@@ -446,6 +446,7 @@ cdef struct Half:
     int64_t ready
     int64_t wb
     int64_t last_irq
+    int64_t moderation     # least time between two interrupts
     int64_t phase          # of its interrupt moderation, until the first interrupt
     int64_t* info          # receive: the flow number; transmit: 1 where status is asked for
     uint8_t* here          # receive: the frame's data is written
@@ -461,7 +462,6 @@ cdef struct Nic:
     int64_t fifo_bytes, fifo_used, fifo_head, fifo_tail, fifo_cap
     int64_t* fifo          # ring of (value, bytes, queue)
     int64_t rx_free, rx_service, tx_free, tx_service, wire_free, wb_timeout, paused_since, blocked_since
-    int64_t moderation[2]
     int64_t entries[2]
     int64_t descriptor[2]
     int64_t done_at[2]
@@ -511,7 +511,7 @@ cdef struct L3Way:
 cdef struct Sim:
     # machine
     int32_t nodes, cores_per_node, threads_per_core, n_cores, n_threads
-    int32_t l2_private, broadcast, write_through, in_order, gathering, smt_shared, snoop_first, inclusive
+    int32_t adjacent, l2_private, broadcast, write_through, in_order, gathering, smt_shared, snoop_first, inclusive
     int32_t window, window_smt, sbq, sbq_smt, sb_mask, mshrs, l2_mshrs, l2_banks, slices, channels, line_shift, line_bytes
     int32_t l1_sets, l1_ways, l2_sets, l2_ways, l3_sets, l3_ways
     int64_t period, issue, port, forward, mispredict, locked, pause, f_full, f_light, f_instr, f_load, f_store
@@ -617,4 +617,5 @@ cdef struct Sim:
     int64_t memops, events
     int64_t turns          # cores' own actions taken from run_time: the schedule's other half beside `events`
     int64_t home_requests, home_snoops, home_blocked, memory_reads, memory_writes, writebacks, evictions, recalls
+    int64_t adjacent_fetches
     int64_t l2_queue_fs, home_queue_fs, l2_requests, tx_dropped, gathered

@@ -135,6 +135,7 @@ def _l2(spec: MachineSpec) -> dict[str, Any]:
         "l2_banks": spec.count("caches.l2.banks") if shared else 1,
         "l2_hit_fs": spec.time_fs("caches.l2.hit"),
         "l2_mshrs": spec.count("caches.l2.mshrs"),
+        "l2_adjacent_line": not shared and spec.flag("caches.l2.adjacent_line"),
         "l2_hop_fs": only_shared("hop"),
         "l2_bank_fs": only_shared("bank_occupancy"),
         "l2_load_line_fs": only_shared("load_occupancy"),

@@ -86,6 +86,7 @@ class CompiledMachine:
 
     # devices; 0 where the machine file has no such section
     has_devices: bool = False
+    l2_adjacent_line: bool = False   # private L2: a miss fetches the other line of its aligned pair too
     dma_to_l3: bool = False      # a line that a device wrote lies in the cache at the home, not in memory
     dma_fs: int = 0              # device <-> home, core -> device register, one way
     mmio_fs: int = 0             # an uncached store holds up its thread

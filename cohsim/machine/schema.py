@@ -68,6 +68,7 @@ Key = Number | Word | Text | Section
 MAX_TIME = 10**6  # cycles or ns; sums of such times stay far below 2^63 fs
 YES_NO = ("yes", "no")
 CLUSTER = Only("caches.l2.scope is cluster", "caches.l2.scope", lambda word: word == "cluster")
+PRIVATE = Only("caches.l2.scope is core", "caches.l2.scope", lambda word: word == "core")
 X86 = Only("isa is x86", "isa", lambda word: word == "x86")
 POWER = Only("isa is power", "isa", lambda word: word == "power")
 SMT = Only("topology.threads_per_core is 2", "topology.threads_per_core", lambda word: word == "2")
@@ -174,6 +175,7 @@ ROOT = Section(
                         **_SIZE_AND_WAYS,
                         "hit": _time("load to use from the core, unloaded: the total"),
                         "mshrs": _count("outstanding line fills", 1024),
+                        "adjacent_line": Word(YES_NO, "a miss fetches the other line of its aligned pair too", only=PRIVATE),
                         "banks": _count("banks", 64, CLUSTER),
                         "hop": _time("core to L2, one way (part of hit)", only=CLUSTER),
                         "bank_occupancy": _time("a bank is busy per access", only=CLUSTER),

@@ -335,6 +335,7 @@ COUNTERS: dict[str, Dataset] = {
     "l2_queue_fs": _counter("caches", "l2_queue_fs", "fs", "Time they waited in the queue of their line at the L2."),
     "evictions": _counter("caches", "evictions", "1", "Lines a node evicted to make room."),
     "writebacks": _counter("caches", "writebacks", "1", "Evicted lines that were modified and went to their home."),
+    "adjacent_fetches": _counter("caches", "adjacent_fetches", "1", "Lines that an L2 fetched because the other line of their pair was missed."),
     "gathered_stores": _counter("caches", "gathered_stores", "1", "Stores that left the store buffer with another."),
     "tx_dropped": _counter("network", "tx_dropped", "1", "Packets dropped because the egress link was too far behind."),
 }
