@@ -29,7 +29,7 @@ PIN = (0, 1, 2, 3, 4)
 
 def workload_files() -> list[tuple[str, str]]:
     """(machine, path relative to ``workloads/``) of all that go together: a recorded trace runs on its own instruction set only."""
-    texts = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.trace"))
+    texts = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.trace") if p.parent.name != "lib")
     recorded = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob(f"*{RECORDED_SUFFIX}"))
     return [(m, t) for m in MACHINES for t in texts] + [
         (m, t) for m in MACHINES for t in recorded if load_recorded(ROOT / t).isa == compile_machine(load_machine(m)).isa
