@@ -1,6 +1,8 @@
 # Network devices. A NIC's engines act in global time: frames arrive into its FIFO, the receive engine writes them to the buffers that the
 # driver posted, the transmit engine reads descriptors behind the doorbell. What it writes takes the lines out of all caches (or
 # puts them into the home's): a DMA write is a transaction of the line's home like a recall.
+# What it reads of its descriptors lies outside of the coherence order: the driver wrote it before the doorbell, which comes later by far more
+# than cores run ahead. A driver that changes the address or command of a descriptor that the device has gets one or the other.
 
 cdef inline int32_t src_nic(Sim* s, int32_t nic) noexcept nogil:
     return s.n_cores + s.nodes + s.slices + nic
