@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cohsim._core import Simulation
+
 from cohsim.machine.compile import compile_machine
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.machine.load import load_machine

@@ -91,9 +91,17 @@ def test_interrupts_nest_but_softirqs_do_not() -> None:
 
 def test_two_instances_take_turns() -> None:
     # Both always have a full weight's work: after each poll the instance goes to the end of the list.
-    text = NAPI.replace("    t = load backlog.polls\n", "    t = load backlog.order\n    t = t << 1\n    k = addr napi_b.poll_list.next\n    if n == k\n        t = t + 1\n"
-                        "    store backlog.order = t\n    t = load backlog.polls\n", 1)
-    text = text.replace("        call napi_schedule(n)\n        call napi_schedule(n)\n", "        call napi_schedule(n)\n        n = addr napi_b.poll_list.next\n        call napi_schedule(n)\n")
+    note = """    t = load backlog.order
+    t = t << 1
+    k = addr napi_b.poll_list.next
+    if n == k
+        t = t + 1
+    store backlog.order = t
+    t = load backlog.polls
+"""
+    schedule = "        call napi_schedule(n)\n"
+    text = NAPI.replace("    t = load backlog.polls\n", note, 1)
+    text = text.replace(2 * schedule, schedule + "        n = addr napi_b.poll_list.next\n" + schedule)
     m = simulated(text.replace("WORK 1000", "WORK 384"), cpus=1, until_ns=400_000)
     # 384 = six full polls: a b a b a | budget | b; then a finds nothing and completes, b too.
     assert f"{m.get('backlog', 'order'):08b}" == "01010101"
@@ -111,7 +119,9 @@ struct log_words size 128
 object log log_words shared
 object dev net_device shared init _tx=addr queue tx_queue_len=2
 object queue netdev_queue shared init dev=addr dev qdisc=addr disc xmit_lock_owner=-1
-object disc Qdisc shared init dev_queue=addr queue band0.next=addr disc.band0.next band0.prev=addr disc.band0.next band1.next=addr disc.band1.next band1.prev=addr disc.band1.next band2.next=addr disc.band2.next band2.prev=addr disc.band2.next
+object disc Qdisc shared init dev_queue=addr queue band0.next=addr disc.band0.next \
+band0.prev=addr disc.band0.next band1.next=addr disc.band1.next band1.prev=addr disc.band1.next \
+band2.next=addr disc.band2.next band2.prev=addr disc.band2.next
 object packets bytes 2KiB shared
 param STOP_AFTER 100
 function napi_poll(n)
@@ -199,13 +209,15 @@ def test_the_ring_fills_while_running() -> None:
 
 
 def test_somebody_else_runs_it() -> None:
-    m = simulated(QDISC + "    store disc.state = 1\n    call send(0, 0)\n    store disc.state = 0\npath nothing\n    work 1\n" + END, cpus=1, until_ns=300_000)
+    body = "    store disc.state = 1\n    call send(0, 0)\n    store disc.state = 0\n"
+    m = simulated(QDISC + body + "path nothing\n    work 1\n" + END, cpus=1, until_ns=300_000)
     assert sent(m) == [] and m.get("disc", "band1.qlen") == 1          # RUNNING was set: only enqueued
 
 
 def test_a_jiffy_ends_the_run() -> None:
     stop = "set_bit queue.state, 0; call send(0, 0); call send(1, 0); call send(2, 0); clear_bit queue.state, 0"
-    text = QDISC.replace("    store log.sent = t + 1\n", "    store log.sent = t + 1\n    if t == 0\n        k = load jiffies_word.jiffies\n        store jiffies_word.jiffies = k + 1\n")
+    tick = "    if t == 0\n        k = load jiffies_word.jiffies\n        store jiffies_word.jiffies = k + 1\n"
+    text = QDISC.replace("    store log.sent = t + 1\n", "    store log.sent = t + 1\n" + tick)
     body = (stop + "; irq_off; call __do_softirq; irq_on").replace("; ", "\n    ")
     m = simulated(text + "    " + body + "\npath nothing\n    work 1\n" + END, cpus=1, until_ns=300_000)
     # After packet 0 the clock has moved on: rescheduled; the second NET_TX round sends the others.
