@@ -219,6 +219,7 @@ cdef class Simulation:
         s.nodes_ = <Node*>self._zeros("", s.nodes * sizeof(Node), np.uint8)
         s.threads = <Thread*>self._zeros("", s.n_threads * sizeof(Thread), np.uint8)
         s.run_quarter = (s.n_cores + 3) // 4
+        s.read_min = FOREVER
         s.run_time = <int64_t*>self._zeros("", 4 * s.run_quarter, np.int64)
         for j in range(4 * s.run_quarter):
             s.run_time[j] = FOREVER

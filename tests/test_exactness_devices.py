@@ -139,7 +139,7 @@ def different(a: Run, b: Run) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("seed", range(0, 80, 10))
+@pytest.mark.parametrize("seed", range(0, 90, 10))
 def test_are_random_drivers_the_same_without_look_ahead_and_the_second_time(name: str, seed: int) -> None:
     for s in range(seed, seed + 10):
         case = random_case(s, name)

@@ -1,14 +1,41 @@
 # Network devices. A NIC's engines act in global time: frames arrive into its FIFO, the receive engine writes them to the buffers that the
 # driver posted, the transmit engine reads descriptors behind the doorbell. What it writes takes the lines out of all caches (or
 # puts them into the home's): a DMA write is a transaction of the line's home like a recall.
-# What it reads of its descriptors lies outside of the coherence order: the driver wrote it before the doorbell, which comes later by far more
-# than cores run ahead. A driver that changes the address or command of a descriptor that the device has gets one or the other.
+# What it reads of its descriptors is a snapshot at that moment: no core runs ahead of an event in which a device may read.
 
 cdef inline int32_t src_nic(Sim* s, int32_t nic) noexcept nogil:
     return s.n_cores + s.nodes + s.slices + nic
 
 
+cdef inline bint may_read(int32_t what) noexcept nogil:
+    # Events in which an engine may look at memory, at once or in an event of the same instant.
+    return what >= D_ARRIVE and what <= D_ENGINE
+
+
+cdef inline void reads_done(Sim* s, int64_t t) noexcept nogil:
+    cdef int32_t i
+    cdef int64_t m = FOREVER
+    for i in range(s.n_reads):
+        if s.reads[i] == t:
+            s.n_reads -= 1
+            s.reads[i] = s.reads[s.n_reads]
+            break
+    for i in range(s.n_reads):
+        if s.reads[i] < m:
+            m = s.reads[i]
+    s.read_min = m
+
+
 cdef inline void device_event(Sim* s, int32_t nic, int64_t t, int32_t what, int32_t queue, int64_t value) noexcept nogil:
+    # An engine's next look at memory is known well before it comes: it is set by an event that is one itself, or a trip to the device ahead.
+    if may_read(what):
+        if s.n_reads == MAXREADS:
+            s.fault = X_POOL
+            return
+        s.reads[s.n_reads] = t
+        s.n_reads += 1
+        if t < s.read_min:
+            s.read_min = t
     send(s, t, src_nic(s, nic), EV_DEV, nic, value, what, queue)
 
 
@@ -529,6 +556,8 @@ cdef void tail_written(Sim* s, int32_t nic, int32_t queue, int32_t dir_, int64_t
 cdef void device_acts(Sim* s, int32_t nic, int32_t what, int32_t queue, int64_t value, int64_t t) noexcept nogil:
     cdef Half* h
     cdef int32_t dir_
+    if may_read(what):
+        reads_done(s, t)
     if what == D_RX_TAIL or what == D_TX_TAIL:
         tail_written(s, nic, queue, what - D_RX_TAIL, value, t)
     elif what == D_RX_ENABLE or what == D_TX_ENABLE:

@@ -84,7 +84,7 @@ cdef Thread* short_way(Sim* s, Core* c, Thread* th, int64_t horizon) noexcept no
                 cost *= 2
         if c.n_threads == 2:
             o = &s.threads[c.threads[1 - th.slot]]
-            if o.state == T_RUN and not o.stream:
+            if o.state == T_RUN and not o.stream and not o.irq_ready:
                 limit = horizon if horizon < th.sb_time else th.sb_time
                 if o.sb_time < limit:
                     limit = o.sb_time

@@ -90,6 +90,8 @@ cdef void core_run(Sim* s, Core* c) noexcept nogil:
                 horizon = others if others < c.dl_min else c.dl_min
                 if s.queue_time < horizon - s.margin:
                     horizon = s.queue_time + s.margin
+                if s.read_min < horizon:
+                    horizon = s.read_min
         if t > s.now and (t >= horizon or s.steps > MAX_STEPS):
             schedule_run(s, c.id, t)
             return

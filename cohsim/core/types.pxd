@@ -14,6 +14,7 @@ cdef enum:
     MAXWB = 32         # write-backs of one node that wait for their PutAck
     MAXDL = 1024       # messages on their way to one core
     HISTBINS = 64
+    MAXREADS = 4096    # pending events in which a device may read memory
     MAXVEC = 64        # interrupt vectors of one CPU
     MAXNEST = 8        # interrupts within interrupts
     NNIC = 13          # counters of a NIC
@@ -539,6 +540,9 @@ cdef struct Sim:
     Traffic* traffic
     Dma* dmas
     DmaGroup* groups
+    int64_t reads[MAXREADS]    # times of the events in which a device may read memory
+    int64_t read_min
+    int32_t n_reads
     int32_t n_dmas, free_dma, n_groups, free_group
     int64_t* nic_counters  # [nics, NNIC]
     int64_t* counts        # [T, counters]
