@@ -32,8 +32,13 @@ PROBE = 0x7F00_0000
 
 @cache
 def machine(name: str, *overrides: str) -> CompiledMachine:
-    """A bundled machine, compiled; ``overrides`` as for ``--set``."""
-    return compile_machine(load_machine(name, overrides))
+    """A bundled machine, compiled; ``overrides`` as for ``--set``.
+
+    Its L2 does not fetch adjacent lines unless asked to: a test of one path has no other line moving beside it.
+    """
+    spec = load_machine(name, overrides)
+    quiet = ("caches.l2.adjacent_line=no",) if "caches.l2.adjacent_line" in spec.values else ()
+    return compile_machine(load_machine(name, (*quiet, *overrides)))
 
 
 def tiny(base: CompiledMachine, **geometry: object) -> CompiledMachine:
