@@ -115,7 +115,7 @@ class CpuTake:
 class Kill:
     """Function pair: a store of ``killer`` ended a reservation that ``victim`` had taken with load-and-reserve."""
 
-    killer: str  # "" where the line was evicted
+    killer: str  # "" where the line was evicted, or a device wrote it
     killer_field: str
     victim: str
     victim_field: str
@@ -216,7 +216,7 @@ def judge(fields: Sequence[SharedField], takers: Sequence[Take], stall_share: fl
     apart = _listed(_by_cost((f"{t.taker_field} after {t.holder_field}", t.latency_ns) for t in takers if t.same_bytes is False))
     if share >= MOSTLY:
         return Verdict.TRUE_SHARING, f"{100 * share:.0f} % of the cycles of its moves are for bytes the previous CPU used too ({on_same})."
-    if share <= 1 - MOSTLY:
+    if other / (same + other) >= MOSTLY:
         return Verdict.FALSE_SHARING, f"{100 * (1 - share):.0f} % of the cycles of its moves are for bytes the previous CPU did not touch ({apart})."
     return Verdict.MIXED, f"{100 * share:.0f} % of the cycles of its moves are for the same bytes ({on_same}), the rest for different ones ({apart})."
 
