@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,7 +130,8 @@ def test_threads_of_one_core_and_of_one_cluster_are_near(result: Result) -> None
 def test_a_shared_l3_makes_modified_lines_local(result: Result) -> None:
     text = str(result.data["/provenance/machine_compiled"])
     assert '"l3_inclusive": false' in text
-    inclusive = Result(dict(result.data) | {"/provenance/machine_compiled": text.replace('"l3_inclusive": false', '"l3_inclusive": true')}, result.host)
+    text = text.replace('"l3_inclusive": false', '"l3_inclusive": true')
+    inclusive = Result(dict(result.data) | {"/provenance/machine_compiled": text}, result.host)
     assert [(f.hitm_local, f.hitm_remote) for f in shared_lines(inclusive)[0].fields] == [(4400, 0)]
 
 
@@ -167,6 +169,14 @@ def test_verdict_by_cycles_of_common_and_different_bytes(same_ns: float, other_n
     found, reason = judge(BOTH, [a_take(True, same_ns, "o.a", "o.a"), a_take(False, other_ns), a_take(None, 1e6)], 0.5)
     assert found is verdict and reason.endswith(".") and "\n" not in reason
     assert ("o.a after o.b" in reason) == (verdict is not Verdict.TRUE_SHARING)
+
+
+def test_bytes_that_nobody_writes_need_not_move() -> None:
+    """A reader that gets the line from another reader of the same field: the write beside it is to blame."""
+    fields = [a_field("a", (450, 450), (0, 0)), a_field("b", (0, 0), (300, 0), 8)]
+    found, reason = judge(fields, [a_take(True, 10.0, "o.a", "o.a")], 0.5)
+    assert found is Verdict.FALSE_SHARING and "(o.a, which nobody writes)" in reason
+    assert judge([replace(fields[0], writes_by_cpu=(200, 0))], [a_take(True, 10.0, "o.a", "o.a")], 0.5)[0] is Verdict.TRUE_SHARING
 
 
 def test_many_cheap_takes_do_not_outweigh_a_dear_one() -> None:
@@ -332,3 +342,44 @@ def test_bad_input_is_one_line_and_exit_code_2(file: str, tmp_path: Path, capsys
         captured = capsys.readouterr()
         assert captured.out == "" and len(captured.err.splitlines()) == 1 and expected in captured.err, captured.err
     assert main(["report", str(older)]) == 0  # the older file is good for everything else
+
+
+# ---- docs/c2c.md
+
+
+def doc_commands(text: str) -> list[list[str]]:
+    return [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    cohsim ")]
+
+
+def headers(text: str) -> set[str]:
+    """Heads of tables, by their columns; how wide they are depends on the figures."""
+    lines = text.splitlines()
+    return {" ".join(a.split()) for a, b in zip(lines, lines[1:], strict=False) if set(b) == {"-", " "}}
+
+
+def test_the_walk_through_of_the_documentation_runs(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its commands, with a shorter run, print the tables that it explains, and come to its conclusions."""
+    text = (checkout / "docs" / "c2c.md").read_text()
+    commands = doc_commands(text)
+    assert [c[0] for c in commands] == ["run", "c2c", "run", "timeline"]
+    monkeypatch.chdir(tmp_path)
+    printed = {}
+    for command in commands:
+        short = ["--warmup", "100us", "--measure", "150us"] if command[0] == "run" else []
+        assert main([*command, *short]) == 0, command
+        printed[command[0]] = capsys.readouterr().out
+    assert headers(printed["c2c"]) == headers(text.split("## What the columns mean")[0])
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert main(["c2c", "r1.h5", "--json", "c.json"]) == 0
+    found = {line["label"]: line for line in json.loads((tmp_path / "c.json").read_text())["lines"]}
+    route, table = found["route+128"], found["table+0"]
+    assert route["verdict"] == "mixed" and route["stall_share"] > 0.5 > 0.1 > table["stall_share"]
+    assert (table["verdict"], table["lock"]["kind"]) == ("true sharing", "rwlock")
+    by_name = {f["name"]: f for f in route["fields"]}
+    assert route["fields"][0]["name"] == "dst.__refcnt" and by_name["dst.__refcnt"]["time_share"] > 0.45
+    assert not any(by_name["rt6i_gateway"]["writes_by_cpu"] + by_name["dst.rt6_next"]["writes_by_cpu"])
+    statistics = sum(k["count"] for k in route["killers"] if k["killer_field"] in ("route.dst.__use", "route.dst.lastuse"))
+    assert 0.1 < statistics / sum(k["count"] for k in route["killers"]) < 0.35
+    assert {t["distance"] for t in route["transfers"]} == {"sibling", "cluster", "remote", "unknown"}

@@ -52,7 +52,8 @@ def test_an_owner_that_reads_stays_the_owner() -> None:
 
 
 def test_a_snoop_takes_the_copies_of_its_node_only() -> None:
-    events = [event(10, "grant", 0), event(12, "grant", 3), event(20, "drop", -1, level=0, by=3), event(25, "grant", 3, writable=True), event(40, "store", 3)]
+    reads = [event(10, "grant", 0), event(12, "grant", 3)]
+    events = [*reads, event(20, "drop", -1, level=0, by=3), event(25, "grant", 3, writable=True), event(40, "store", 3)]
     assert states(events) == [(0, "shared", 10, 20), (3, "shared", 12, 25), (3, "exclusive", 25, 40)]
 
 
@@ -110,7 +111,10 @@ def test_instants_name_the_reason() -> None:
 # ---- a real run
 
 
-@pytest.fixture(scope="module", params=[("t4240", "ipv6_fwd", 12, "route+128"), ("corei7", "micro/atomic_inc", 8, "counter")], ids=["t4240", "corei7"])
+RUNS = [("t4240", "ipv6_fwd", 12, "route+128"), ("corei7", "micro/atomic_inc", 8, "counter")]
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=["t4240", "corei7"])
 def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, str]:
     machine, workload, cpus, line = request.param
     result = prepare(machine, workload, cpus=cpus, warmup_ns=30_000.0, measure_ns=30_000.0, log_lines=[line], log_events=100_000).run()

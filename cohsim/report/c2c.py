@@ -196,7 +196,8 @@ def shared_lines(result: Result, threshold: float = THRESHOLD, source: str = "")
 def judge(fields: Sequence[SharedField], takers: Sequence[Take], stall_share: float, threshold: float = THRESHOLD) -> tuple[Verdict, str]:
     """Verdict on a line and the reason in one sentence, from its fields and from who took it from whom.
 
-    A take is for the same bytes if taker and holder used overlapping fields. Cycles decide, not counts: a take nobody waits for costs nothing.
+    A take is true sharing if taker and holder used overlapping fields and somebody writes there: bytes that nobody writes need never move, so a
+    take for them is the fault of what lies beside them. Cycles decide, not counts: a take nobody waits for costs nothing.
     """
     if stall_share < threshold:
         return Verdict.DOES_NOT_MATTER, f"{100 * stall_share:.2f} % of busy time is spent waiting for it, less than {100 * threshold:g} %."
@@ -207,18 +208,26 @@ def judge(fields: Sequence[SharedField], takers: Sequence[Take], stall_share: fl
         writing = _listed(f.label for f in fields if any(f.writes_by_cpu))
         part = f"{100 * writes / (reads + writes):.2g} % of the accesses"
         return Verdict.READ_MOSTLY, f"{part} write ({writing}), and each write takes the copies of the readers away."
-    same = sum(t.latency_ns for t in takers if t.same_bytes)
-    other = sum(t.latency_ns for t in takers if t.same_bytes is False)
+    unwritten = {f.label for f in fields if not any(f.writes_by_cpu)}
+    true = [t for t in takers if t.same_bytes and t.taker_field not in unwritten]
+    false = [t for t in takers if t.same_bytes is False or (t.same_bytes and t.taker_field in unwritten)]
+    same, other = sum(t.latency_ns for t in true), sum(t.latency_ns for t in false)
     if not same + other:
         return _judge_by_cpus(fields)
     share = same / (same + other)
-    on_same = _listed(_by_cost((t.taker_field, t.latency_ns) for t in takers if t.same_bytes))
-    apart = _listed(_by_cost((f"{t.taker_field} after {t.holder_field}", t.latency_ns) for t in takers if t.same_bytes is False))
+    wanted = _listed(_by_cost((t.taker_field, t.latency_ns) for t in true))
+    apart = _listed(_by_cost((_disturbed(t, unwritten), t.latency_ns) for t in false))
+    moves = "of the cycles of its moves are for"
     if share >= MOSTLY:
-        return Verdict.TRUE_SHARING, f"{100 * share:.0f} % of the cycles of its moves are for bytes the previous CPU used too ({on_same})."
+        return Verdict.TRUE_SHARING, f"{100 * share:.0f} % {moves} bytes that the previous CPU used too ({wanted})."
     if other / (same + other) >= MOSTLY:
-        return Verdict.FALSE_SHARING, f"{100 * (1 - share):.0f} % of the cycles of its moves are for bytes the previous CPU did not touch ({apart})."
-    return Verdict.MIXED, f"{100 * share:.0f} % of the cycles of its moves are for the same bytes ({on_same}), the rest for different ones ({apart})."
+        return Verdict.FALSE_SHARING, f"{100 * (1 - share):.0f} % {moves} bytes that the previous CPU did not write ({apart})."
+    return Verdict.MIXED, f"{100 * share:.0f} % {moves} bytes that the previous CPU used too ({wanted}), the rest for others ({apart})."
+
+
+def _disturbed(t: Take, unwritten: set[str]) -> str:
+    text = t.taker_field + (", which nobody writes," if t.taker_field in unwritten else "")
+    return text.rstrip(",") if t.same_bytes else f"{text} after {t.holder_field}"
 
 
 def _judge_by_cpus(fields: Sequence[SharedField]) -> tuple[Verdict, str]:
@@ -241,7 +250,7 @@ def _by_cost(items: Iterable[tuple[str, float]]) -> list[str]:
 
 def _listed(names: Iterable[str], most: int = 3) -> str:
     names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return "; ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True)
