@@ -142,11 +142,12 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
 def _pairs(tables: np.ndarray, line_bytes: int) -> np.ndarray:
     """The nodes' tables as one, RunData.pairs: equal pairs are added up."""
     rows = tables[tables[:, :, 0] != 0]
-    keys, place = np.unique(rows[:, :3], axis=0, return_inverse=True)
+    key, both = rows[:, 0], rows[:, 1]
+    named = np.stack([key & 0xFF, (key >> 8) * line_bytes, both >> 32, both << 32 >> 32], axis=1)
+    keys, place = np.unique(named, axis=0, return_inverse=True)
     sums = np.zeros((len(keys), 2), np.int64)
-    np.add.at(sums, place.reshape(-1), rows[:, 3:])
-    both = np.stack([keys[:, 2] >> 32, keys[:, 2] << 32 >> 32], axis=1)
-    return np.concatenate([keys[:, :1], keys[:, 1:2] * line_bytes, both, sums], axis=1)
+    np.add.at(sums, place.reshape(-1), rows[:, 2:])
+    return np.concatenate([keys, sums], axis=1)
 
 
 def _log(logs: np.ndarray, counts: np.ndarray, line_bytes: int) -> np.ndarray | None:

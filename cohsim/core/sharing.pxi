@@ -5,7 +5,7 @@
 # made in the same order with and without look-ahead, so even what does not fit any more (counted in pairs_lost) is the same.
 
 cdef enum:
-    PAIR = 5               # int64 of a row: kind (0 free), line, first << 32 | second, count, fs
+    PAIR = 4               # int64 of a row, half a host cache line: line << 8 | kind (0 free), first << 32 | second, count, fs
     KIND_TAKE = 1          # + Level of the taker's access; first, second: micro-ops of taker and holder
     KIND_KILL = 16         # micro-ops of killer and victim
     KIND_CPU_TAKE = 17     # threads of taker and holder
@@ -30,26 +30,26 @@ cdef inline int64_t sharing_line(Sim* s, int64_t line, int32_t uop) noexcept nog
 
 
 cdef void pair_add(Sim* s, Node* n, int64_t kind, int64_t line, int32_t first, int32_t second, int64_t fs) noexcept nogil:
-    cdef int64_t both = (<int64_t>first << 32) | <int64_t><uint32_t>second
-    cdef uint64_t h = (<uint64_t>line * <uint64_t>0x9E3779B97F4A7C15) ^ (<uint64_t>(both + kind) * <uint64_t>0xC2B2AE3D27D4EB4F)
+    cdef int64_t key = (line << 8) | kind, both = (<int64_t>first << 32) | <int64_t><uint32_t>second
+    cdef uint64_t h = (<uint64_t>key * <uint64_t>0x9E3779B97F4A7C15) ^ (<uint64_t>both * <uint64_t>0xC2B2AE3D27D4EB4F)
     cdef int64_t i = <int64_t>(h >> 36) & (s.pair_cap - 1)
+    cdef int64_t* table = &s.pairs[n.id * s.pair_cap * PAIR]
     cdef int64_t* row
     while True:
-        row = &s.pairs[(n.id * s.pair_cap + i) * PAIR]
-        if row[0] == kind and row[1] == line and row[2] == both:
+        row = &table[i * PAIR]
+        if row[0] == key and row[1] == both:
             break
         if row[0] == 0:
             if n.pairs * 4 >= s.pair_cap * 3:
                 s.pairs_lost += 1
                 return
             n.pairs += 1
-            row[0] = kind
-            row[1] = line
-            row[2] = both
+            row[0] = key
+            row[1] = both
             break
         i = (i + 1) & (s.pair_cap - 1)
-    row[3] += 1
-    row[4] += fs
+    row[2] += 1
+    row[3] += fs
 
 
 cdef void count_take(Sim* s, Node* n, Req* q, int32_t how, int32_t thread, int32_t uop, int64_t t, int64_t done) noexcept nogil:
@@ -62,14 +62,14 @@ cdef void count_take(Sim* s, Node* n, Req* q, int32_t how, int32_t thread, int32
     pair_add(s, n, KIND_CPU_TAKE, line, q.thread, thread, done - q.issued)
 
 
-cdef void take_served(Sim* s, Node* n, Way* w, Req* q, uint8_t others, int64_t t, int64_t done) noexcept nogil:
+cdef inline void take_served(Sim* s, Node* n, Way* w, Req* q, uint8_t others, int64_t t, int64_t done) noexcept nogil:
     # Called before the access changes the line's history. `others`: L1s of the cluster that must drop their copies for it.
     if w.served >= 0:
         if w.from_thread >= 0:
             count_take(s, n, q, w.served, w.from_thread, w.from_uop, t, done)
     elif not s.l2_private:
         if w.write_thread >= 0 and w.write_thread != q.thread:
-            count_take(s, n, q, local_level(w, s.threads[q.thread].core - n.id * s.cores_per_node), w.write_thread, w.write_uop, t, done)
+            count_take(s, n, q, q.level, w.write_thread, w.write_uop, t, done)
         elif others:
             if w.read_thread >= 0 and others >> (s.threads[w.read_thread].core - n.id * s.cores_per_node) & 1:
                 count_take(s, n, q, L_UPGRADE, w.read_thread, w.read_uop, t, done)
@@ -145,21 +145,29 @@ cdef void log_event(Sim* s, int32_t agent, int64_t t, int32_t kind, int64_t line
     row[7] = level
 
 
-cdef void kill_reservations(Sim* s, Node* n, int64_t line, int32_t thread, int32_t uop, int64_t t) noexcept nogil:
+cdef void count_kill(Sim* s, Node* n, int64_t line, int32_t i, int32_t thread, int32_t uop, int64_t t) noexcept nogil:
+    # A store of `thread` ended the reservation of the node's hardware thread i.
+    cdef int32_t victim = s.cores[n.id * s.cores_per_node + i // s.threads_per_core].threads[i % s.threads_per_core]
+    cdef int32_t its = n.reservation_uop[i]
+    cdef int64_t where
+    if measuring(s, t):
+        where = sharing_line(s, line, its)
+        pair_add(s, n, KIND_KILL, where, uop, its, 0)
+        pair_add(s, n, KIND_CPU_KILL, where, thread, victim, 0)
+    if s.n_log:
+        log_event(s, src_node(s, n.id), t, LG_LOST, line, victim, its, thread, uop, 0)
+
+
+cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t thread, int32_t uop, int64_t t) noexcept nogil:
     # Line granularity; all threads of the node but the one that stores (-1: nobody does, the line leaves).
-    cdef int32_t i, victim
+    cdef int32_t i
     cdef int64_t* own = NULL
     if thread >= 0:
         own = reservation(s, &s.threads[thread])
     for i in range(s.cores_per_node * s.threads_per_core):
         if n.reservation[i] == line and &n.reservation[i] != own:
             n.reservation[i] = -1
-            victim = s.cores[n.id * s.cores_per_node + i // s.threads_per_core].threads[i % s.threads_per_core]
-            if measuring(s, t):
-                pair_add(s, n, KIND_KILL, sharing_line(s, line, n.reservation_uop[i]), uop, n.reservation_uop[i], 0)
-                pair_add(s, n, KIND_CPU_KILL, sharing_line(s, line, n.reservation_uop[i]), thread, victim, 0)
-            if s.n_log:
-                log_event(s, src_node(s, n.id), t, LG_LOST, line, victim, n.reservation_uop[i], thread, uop, 0)
+            count_kill(s, n, line, i, thread, uop, t)
 
 
 cdef inline void count_latency(Sim* s, int32_t uop, int64_t took, int32_t bin_) noexcept nogil:
