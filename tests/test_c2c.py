@@ -61,7 +61,9 @@ def run_data() -> RunData:
         (PAIR_KILL, REFCNT, -1, LL, 2, 0),
         (PAIR_CPU_KILL, REFCNT, 0, 1, 152, 0),
     ]
-    return replace(run, pairs=np.array(rows, np.int64), uop_latency=latency)
+    accessed = {LL: (0, 4), SC: (0, 4), SKB: (0, 4), -1: (-1, 0)}  # bytes of the line
+    pairs = [(*row, *((-1, 0, -1, 0) if row[0] >= PAIR_CPU_TAKE else accessed[row[2]] + accessed[row[3]])) for row in rows]
+    return replace(run, pairs=np.array(pairs, np.int64), uop_latency=latency)
 
 
 @pytest.fixture
@@ -271,6 +273,31 @@ def test_the_queue_of_a_lock_is_the_time_in_its_acquiring_functions(variant: str
     assert [f.lock for f in found["lock+0"].fields] == [kind] and found["counter+0"].lock is None
 
 
+def test_bytes_behind_a_pointer_are_named_by_what_lies_there(tmp_path: Path) -> None:
+    """CPU 0 names its field, CPU 1 comes by pointer: to the same field, or to bytes nobody names."""
+    for offset, label, verdict in ((0, "o.a", Verdict.TRUE_SHARING), (32, "o+32:8", Verdict.FALSE_SHARING)):
+        body = f"path first\n{increment('a')}path second\n    q = addr o\n    v = load [q+{offset}]:8\n    v = v + 1\n    store [q+{offset}]:8 = v\n"
+        line = simulate(tmp_path, f"{body}    work 20\nrun\n    cpu 0 runs first\n    cpu 1 runs second\n", 2)[0]
+        assert {(t.taker_field, t.holder_field) for t in line.takers} == {("o.a", label), (label, "o.a")}
+        assert line.verdict is verdict
+
+
+def test_a_lock_behind_a_pointer_is_found_where_it_is_taken(tmp_path: Path) -> None:
+    """Two locks, one function: its waiting goes to the lines by the cycles of their takes. The spinning counts as cost."""
+    lock = "path {0}\n    q = addr {1}\n    call locked(q)\n"
+    body = "object r two shared\nfunction locked(q)\n    ticket_lock q->two.a\n    work 100\n    ticket_unlock q->two.a\n"
+    body += lock.format("first", "o") + lock.format("second", "r") + "run\n    cpu 0..2 runs first\n    cpu 3 runs second\n"
+    path = tmp_path / "w.trace"
+    path.write_text(f"cohsim-trace 1\nstruct two size 64\n    a 0 8\n    b 8 8\nobject o two shared\n{body}")
+    result = prepare("corei7", str(path), cpus=4, pin=(0, 1, 2, 3), warmup_ns=5_000.0, measure_ns=40_000.0).run()
+    line = shared_lines(result)[0]
+    assert line.label == "o+0" and line.lock is not None and (line.lock.kind, line.lock.field) == ("ticket", "o+0:1")
+    time = result.array("/functions/time_fs")[:, result.names("/functions/name").index("ticket_lock")].sum(axis=0)
+    waiting = int(time.sum()) - int(time[0]) - int(time[IDLE])
+    assert line.lock.queue_length == pytest.approx(waiting / result.number("/run/measured_fs"))  # nobody takes r from CPU 3
+    assert line.cost_share == pytest.approx(line.lock.queue_length / 4) and line.cost_share > 2 * line.stall_share
+
+
 # ---- the command
 
 
@@ -286,7 +313,7 @@ def test_text(file: str) -> None:
     lines = text.splitlines()
     assert lines[0] == "tiny_path on tiny, 2 CPUs: shared lines by cost"
     row = next(line for line in lines if " route+64 " in line).split()
-    assert row == ["50.00%", "route+64", "true", "sharing", "16", "75.4", "0", "4400", "2200", "0", "2200", "200", "1250"]
+    assert row == ["50.00%", "50.00%", "route+64", "true", "sharing", "16", "75.4", "0", "4400", "2200", "0", "2200", "200", "1250"]
     assert "==== route+64 of struct rt6_info: true sharing" in text and "==== route+0" not in text
     assert "152 reservations lost, 200 store-conditionals failed" in text and "(eviction or device)" in text
     assert "==== skb[*]+0 of struct sk_buff, 2 lines alike" in text
@@ -297,7 +324,7 @@ def test_one_line_top_and_pairs(file: str) -> None:
     assert "==== route+0 of struct rt6_info: does not matter" in only and "route+64" not in only
     assert "==== skb[*]+0" in CliRunner().invoke(c2c_command, [file, "--line", "skb+0"]).stdout
     top = CliRunner().invoke(c2c_command, [file, "--top", "1", "--pairs", "1"]).stdout
-    assert "skb" not in top and "4 more lines: 2.50% of busy time" in top and "7 in 2 more pairs" in top
+    assert "skb" not in top and "4 more lines: 2.50% of busy time is stall for them" in top and "7 in 2 more pairs" in top
 
 
 def test_threshold_option(file: str) -> None:

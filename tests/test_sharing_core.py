@@ -24,7 +24,7 @@ from cohsim.results.rundata import (
     RunData,
 )
 from cohsim.simulate import simulate
-from cohsim.uops import Op, Slot
+from cohsim.uops import Alu, Op, Slot
 
 T1, T2, T3, T4 = (us * 1_000_000_000 for us in (1, 2, 3, 4))
 FAR = 8  # a CPU of another cluster of the T4240; 0 and 1 are siblings, 2 shares their L2
@@ -128,6 +128,30 @@ def test_a_write_takes_the_line_though_the_l3_has_the_data(i7: CompiledMachine) 
     d, entry = simulated(i7, [once(T1, "load"), once(T2, "load"), once(T3, "store")], pin=(0, 1, 2))
     found = {key: count for level in SERVED for key, (count, _) in takes(d, level).items() if key[0] == entry[2] + 1}
     assert sum(found.values()) == 1 and {key[1] for key in found} <= {entry[0] + 1, entry[1] + 1}
+
+
+def test_a_take_knows_the_bytes_of_both_accesses(i7: CompiledMachine) -> None:
+    """First byte in the line and size; of pairs by CPU nothing is known."""
+    d, _ = simulated(i7, [once(T1, "store", address=X + 8, size=4), once(T2, "store", address=X + 48, size=8)])
+    assert d.pairs[:, 6:].tolist() == [[48, 8, 8, 4], [-1, 0, -1, 0]]
+
+
+def test_one_micro_op_with_a_pointer_takes_different_bytes(i7: CompiledMachine) -> None:
+    """CPU 1 stores through a register: first to X + 16, then to X + 1 line + 32."""
+    p = at(T2)
+    p.alu(2, -1, 16, fn=Alu.XCHG)
+    body = p.add(Op.STORE, base=X, size=8, imm=1, areg=2)
+    p.fence()
+    p.alu(2, 2, LINE + 16)
+    p.counted_loop(3, 2, body)
+    p.halt()
+    first = at(T1)
+    first.store(X, size=1)
+    first.store(X + LINE + 32, size=2)
+    first.halt()
+    d, entry = simulated(i7, [first, p])
+    chosen = d.pairs[(d.pairs[:, 0] < PAIR_KILL) & (d.pairs[:, 2] == entry[1] + body)]
+    assert chosen[:, [1, 6, 7, 8, 9]].tolist() == [[X, 16, 8, 0, 1], [X + LINE, 32, 8, 32, 2]]
 
 
 # ---- takes in and between clusters
@@ -241,7 +265,7 @@ def test_takes_add_up_to_the_lines_that_moved(name: str) -> None:
         near = d.pairs[d.pairs[:, 0] == PAIR_TAKE + SERVED.index("cluster")][:, 4].sum()
         assert near == d.line_stats[:, LINE_STATS.index("transfers_near")].sum(), seed
         by_uop, by_cpu = d.pairs[d.pairs[:, 0] < PAIR_KILL], d.pairs[d.pairs[:, 0] == PAIR_CPU_TAKE]
-        assert by_uop[:, 4:].sum(axis=0).tolist() == by_cpu[:, 4:].sum(axis=0).tolist(), seed
+        assert by_uop[:, 4:6].sum(axis=0).tolist() == by_cpu[:, 4:6].sum(axis=0).tolist(), seed
         assert d.pairs[d.pairs[:, 0] == PAIR_KILL][:, 4].sum() == d.pairs[d.pairs[:, 0] == PAIR_CPU_KILL][:, 4].sum(), seed
         total += far(d)
     assert total > 100

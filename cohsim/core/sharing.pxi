@@ -6,17 +6,23 @@
 
 cdef enum:
     PAIR = 4               # int64 of a row, half a host cache line: line << 8 | kind (0 free), first << 32 | second, count, fs
-    KIND_TAKE = 1          # + Level of the taker's access; first, second: micro-ops of taker and holder
-    KIND_KILL = 16         # micro-ops of killer and victim
+    KIND_TAKE = 1          # + Level of the taker's access; first, second: access codes of taker and holder
+    KIND_KILL = 16         # access codes of killer and victim
     KIND_CPU_TAKE = 17     # threads of taker and holder
     KIND_CPU_KILL = 18
     LAT = 32               # int64 of a micro-op's latency record: sum, maximum, then LATBINS counts by floor(log2(cycles))
     LATBINS = 30
     LOGROW = 8             # time, kind, thread, micro-op, line, other thread, other micro-op, level | writable << 8
     MAXLOG = 16            # lines of the event log
+    ACCESS_BITS = 10       # below the micro-op of an access code: 7 bits of offset in the line, 3 of log2(size)
 
 cdef enum LogKind:
     LG_ISSUE, LG_ANSWER, LG_GRANT, LG_STORE, LG_DROP, LG_DOWNGRADE, LG_LOST, LG_FAIL
+
+
+cdef inline int32_t access_code(Sim* s, int32_t uop, int64_t addr, uint8_t size) noexcept nogil:
+    # A micro-op and the bytes of the line that it touched: a micro-op with a pointer touches others each time.
+    return (uop << ACCESS_BITS) | (<int32_t>(addr & (s.line_bytes - 1)) << 3) | (0 if size <= 1 else 32 - clz(size - 1))
 
 
 cdef inline int64_t sharing_line(Sim* s, int64_t line, int32_t uop) noexcept nogil:
@@ -52,13 +58,13 @@ cdef void pair_add(Sim* s, Node* n, int64_t kind, int64_t line, int32_t first, i
     row[3] += fs
 
 
-cdef void count_take(Sim* s, Node* n, Req* q, int32_t how, int32_t thread, int32_t uop, int64_t t, int64_t done) noexcept nogil:
+cdef void count_take(Sim* s, Node* n, Req* q, int32_t how, int32_t thread, int32_t code, int64_t t, int64_t done) noexcept nogil:
     # q's thread got at t a line that `thread` used last (-1: not known which); its answer comes at `done`.
     cdef int64_t line
     if not measuring(s, t):
         return
     line = sharing_line(s, q.line, q.uop)
-    pair_add(s, n, KIND_TAKE + how, line, q.uop, uop, done - q.issued)
+    pair_add(s, n, KIND_TAKE + how, line, access_code(s, q.uop, q.addr, q.size), code, done - q.issued)
     pair_add(s, n, KIND_CPU_TAKE, line, q.thread, thread, done - q.issued)
 
 
@@ -66,24 +72,24 @@ cdef inline void take_served(Sim* s, Node* n, Way* w, Req* q, uint8_t others, in
     # Called before the access changes the line's history. `others`: L1s of the cluster that must drop their copies for it.
     if w.served >= 0:
         if w.from_thread >= 0:
-            count_take(s, n, q, w.served, w.from_thread, w.from_uop, t, done)
+            count_take(s, n, q, w.served, w.from_thread, w.from_code, t, done)
     elif not s.l2_private:
         if w.write_thread >= 0 and w.write_thread != q.thread:
-            count_take(s, n, q, q.level, w.write_thread, w.write_uop, t, done)
+            count_take(s, n, q, q.level, w.write_thread, w.write_code, t, done)
         elif others:
             if w.read_thread >= 0 and others >> (s.threads[w.read_thread].core - n.id * s.cores_per_node) & 1:
-                count_take(s, n, q, L_UPGRADE, w.read_thread, w.read_uop, t, done)
+                count_take(s, n, q, L_UPGRADE, w.read_thread, w.read_code, t, done)
             else:
                 count_take(s, n, q, L_UPGRADE, -1, -1, t, done)
 
 
-cdef inline void used_by(Way* w, bint write, int32_t thread, int32_t uop) noexcept nogil:
+cdef inline void used_by(Way* w, bint write, int32_t thread, int32_t code) noexcept nogil:
     if write:
         w.write_thread = <int16_t>thread
-        w.write_uop = uop
+        w.write_code = code
     else:
         w.read_thread = <int16_t>thread
-        w.read_uop = uop
+        w.read_code = code
 
 
 cdef inline void forget_users(Way* w) noexcept nogil:
@@ -103,7 +109,7 @@ cdef inline Req* snooping_request(Sim* s, int64_t line) noexcept nogil:
     return &s.reqs[n.ways[wi].qhead]
 
 
-cdef void note_holder(Sim* s, int64_t line, Req* taker, int32_t thread, int32_t uop, bint data) noexcept nogil:
+cdef void note_holder(Sim* s, int64_t line, Req* taker, int32_t thread, int32_t code, bint data) noexcept nogil:
     # A snooped copy tells the requester who used it last: the copy that supplies the data, or else the last one that had to go.
     cdef Node* n
     cdef Way* w
@@ -113,7 +119,7 @@ cdef void note_holder(Sim* s, int64_t line, Req* taker, int32_t thread, int32_t 
     w = &n.ways[l2_find(s, n, line)]
     if data or not w.from_data:
         w.from_thread = <int16_t>thread
-        w.from_uop = uop
+        w.from_code = code
         w.from_data = data
 
 
@@ -145,20 +151,20 @@ cdef void log_event(Sim* s, int32_t agent, int64_t t, int32_t kind, int64_t line
     row[7] = level
 
 
-cdef void count_kill(Sim* s, Node* n, int64_t line, int32_t i, int32_t thread, int32_t uop, int64_t t) noexcept nogil:
+cdef void count_kill(Sim* s, Node* n, int64_t line, int32_t i, int32_t thread, int32_t code, int64_t t) noexcept nogil:
     # A store of `thread` ended the reservation of the node's hardware thread i.
     cdef int32_t victim = s.cores[n.id * s.cores_per_node + i // s.threads_per_core].threads[i % s.threads_per_core]
-    cdef int32_t its = n.reservation_uop[i]
+    cdef int32_t its = n.reservation_code[i]
     cdef int64_t where
     if measuring(s, t):
-        where = sharing_line(s, line, its)
-        pair_add(s, n, KIND_KILL, where, uop, its, 0)
+        where = sharing_line(s, line, its >> ACCESS_BITS)
+        pair_add(s, n, KIND_KILL, where, code, its, 0)
         pair_add(s, n, KIND_CPU_KILL, where, thread, victim, 0)
     if s.n_log:
-        log_event(s, src_node(s, n.id), t, LG_LOST, line, victim, its, thread, uop, 0)
+        log_event(s, src_node(s, n.id), t, LG_LOST, line, victim, its >> ACCESS_BITS, thread, code >> ACCESS_BITS, 0)
 
 
-cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t thread, int32_t uop, int64_t t) noexcept nogil:
+cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t thread, int32_t code, int64_t t) noexcept nogil:
     # Line granularity; all threads of the node but the one that stores (-1: nobody does, the line leaves).
     cdef int32_t i
     cdef int64_t* own = NULL
@@ -167,7 +173,7 @@ cdef inline void kill_reservations(Sim* s, Node* n, int64_t line, int32_t thread
     for i in range(s.cores_per_node * s.threads_per_core):
         if n.reservation[i] == line and &n.reservation[i] != own:
             n.reservation[i] = -1
-            count_kill(s, n, line, i, thread, uop, t)
+            count_kill(s, n, line, i, thread, code, t)
 
 
 cdef inline void count_latency(Sim* s, int32_t uop, int64_t took, int32_t bin_) noexcept nogil:

@@ -39,7 +39,7 @@ def render(result: Result, lines: Sequence[SharedLine], top: int, pairs: int = P
             blocks.append(_detail(line, pairs))
     if only is None and len(lines) > top:
         share = sum(line.stall_share for line in lines[top:])
-        blocks.append([f"{len(lines) - top} more lines: {percent(share)} of busy time"])
+        blocks.append([f"{len(lines) - top} more lines: {percent(share)} of busy time is stall for them"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -59,6 +59,7 @@ def _overview(lines: Sequence[SharedLine]) -> list[str]:
         fields = line.fields
         rows.append(
             [
+                percent(line.cost_share),
                 percent(line.stall_share),
                 shorten(line.label, NAME_WIDTH),
                 str(line.verdict),
@@ -69,8 +70,8 @@ def _overview(lines: Sequence[SharedLine]) -> list[str]:
                 count(line.invalidations),
             ]
         )
-    header = ["stall", "line", "verdict", "takes", "ns each", "LclHitm", "RmtHitm", "loads", "stores", "atomics", "retries", "inval"]
-    return table(header, rows, "><<>>>>>>>>>")
+    header = ["cost", "stall", "line", "verdict", "takes", "ns each", "LclHitm", "RmtHitm", "loads", "stores", "atomics", "retries", "inval"]
+    return table(header, rows, ">><<>>>>>>>>>")
 
 
 def _mean(total: float, number: int) -> str:
