@@ -160,7 +160,7 @@ SHARING: tuple[Dataset, ...] = (
     _optional("/fields/latency_max_fs", "fs", ("field_use",), "Longest of them."),
     _optional("/fields/latency_operations", "1", ("field_use", "latency_bin"), "Those operations by latency."),
     _optional("/locks/kind", "", ("lock_use",), "Kind of the lock: ticket, tas, ttas, mcs, queued, spin, rwlock, seqlock."),
-    _optional("/locks/object", "1", ("lock_use",), "Object its word is in, position in /objects; -1 for all locks that one function reaches by pointer."),
+    _optional("/locks/object", "1", ("lock_use",), "Object its word is in, position in /objects; -1: locks that one function reaches by pointer."),
     _optional("/locks/field", "", ("lock_use",), "Field of the lock word; empty for an anonymous byte range."),
     _optional("/locks/offset_bytes", "B", ("lock_use",), "First byte of the lock word in the object."),
     _optional("/locks/size_bytes", "B", ("lock_use",), "Size of the lock word."),
