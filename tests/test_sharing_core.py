@@ -58,7 +58,8 @@ def take_kinds(d: RunData) -> set[int]:
 
 @pytest.fixture
 def i7() -> CompiledMachine:
-    return machine("corei7")
+    """Without the prefetcher, which takes lines of its own."""
+    return tiny(machine("corei7"), l2_adjacent_line=False)
 
 
 @pytest.fixture
@@ -86,6 +87,18 @@ def test_a_store_after_another_cores_store_is_one_take(i7: CompiledMachine) -> N
 def test_a_load_of_what_another_core_loaded_takes_a_clean_line(i7: CompiledMachine) -> None:
     d, entry = simulated(i7, [once(T1, "load"), once(T2, "load")])
     assert takes(d, "remote_clean") == {(entry[1] + 1, entry[0] + 1): (1, remote_fs(i7, dirty=False))}
+
+
+def test_a_prefetch_takes_a_line_that_nobody_waits_for(i7: CompiledMachine) -> None:
+    """CPU 0 wrote both lines of a pair; CPU 1's load of the first fetches the second too: no instruction of it, no cycles."""
+    owner = at(T1)
+    owner.store(X)
+    store = owner.store(X + LINE)
+    owner.halt()
+    d, entry = simulated(tiny(i7, l2_adjacent_line=True), [owner, once(T2, "load")])
+    assert list(takes(d, "remote_dirty")) == [(entry[1] + 1, entry[0] + 1)]
+    assert takes(d, "remote_dirty", X + LINE) == {(-1, entry[0] + store): (1, 0)}
+    assert cpu_takes(d, X + LINE) == {(1, 0): (1, 0)}
 
 
 def test_hits_and_memory_are_no_takes(i7: CompiledMachine) -> None:

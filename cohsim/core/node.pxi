@@ -191,7 +191,7 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
     take_served(s, n, w, q, 0, start, start if s.l2_private else start + service + s.l2_hop)
     if s.n_log:
         log_grant(s, n, w, q, 0, start)
-    used_by(w, False, q.thread, access_code(s, q.uop, q.addr, q.size))
+    used_by(w, False, q.thread, request_code(s, q))
     w.served = -1
     if q.kind == OP_LL:
         reservation(s, th)[0] = q.line
@@ -282,7 +282,7 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
             take_served(s, n, w, q, 0, start, start + s.l2_service + (0 if s.l2_private else s.l2_hop))
             if s.n_log:
                 log_grant(s, n, w, q, 0, start)
-            used_by(w, False, q.thread, access_code(s, q.uop, q.addr, q.size))
+            used_by(w, False, q.thread, request_code(s, q))
         w.served = -1
         line_count(s, q.line, LS_SCFAIL, 1, start)
         if s.n_log:
@@ -519,7 +519,7 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
             if taker == NULL:
                 kill_reservations(s, n, line, -1, -1, t)
             else:
-                kill_reservations(s, n, line, taker.thread, access_code(s, taker.uop, taker.addr, taker.size), t)
+                kill_reservations(s, n, line, taker.thread, request_code(s, taker), t)
             if drop_l1s(s, n, w, w.l1mask, taker, t):
                 leave = t + s.l1_inv
             w.l1mask = 0

@@ -25,6 +25,11 @@ cdef inline int32_t access_code(Sim* s, int32_t uop, int64_t addr, uint8_t size)
     return (uop << ACCESS_BITS) | (<int32_t>(addr & (s.line_bytes - 1)) << 3) | (0 if size <= 1 else 32 - clz(size - 1))
 
 
+cdef inline int32_t request_code(Sim* s, Req* q) noexcept nogil:
+    # -1 for a fetch that no instruction asked for: its micro-op wanted the line beside.
+    return -1 if q.kind == OP_PREFETCH else access_code(s, q.uop, q.addr, q.size)
+
+
 cdef inline int64_t sharing_line(Sim* s, int64_t line, int32_t uop) noexcept nogil:
     # The instances of an object that lie alike on their lines count as one: the line of instance 0.
     cdef Uop* u
@@ -59,13 +64,14 @@ cdef void pair_add(Sim* s, Node* n, int64_t kind, int64_t line, int32_t first, i
 
 
 cdef void count_take(Sim* s, Node* n, Req* q, int32_t how, int32_t thread, int32_t code, int64_t t, int64_t done) noexcept nogil:
-    # q's thread got at t a line that `thread` used last (-1: not known which); its answer comes at `done`.
-    cdef int64_t line
+    # q's thread got at t a line that `thread` used last (-1: not known which); its answer comes at `done`. Nobody waits for a prefetch.
+    cdef int32_t first = request_code(s, q)
+    cdef int64_t line, took = 0 if q.kind == OP_PREFETCH else done - q.issued
     if not measuring(s, t):
         return
-    line = sharing_line(s, q.line, q.uop)
-    pair_add(s, n, KIND_TAKE + how, line, access_code(s, q.uop, q.addr, q.size), code, done - q.issued)
-    pair_add(s, n, KIND_CPU_TAKE, line, q.thread, thread, done - q.issued)
+    line = sharing_line(s, q.line, first >> ACCESS_BITS)
+    pair_add(s, n, KIND_TAKE + how, line, first, code, took)
+    pair_add(s, n, KIND_CPU_TAKE, line, q.thread, thread, took)
 
 
 cdef inline void take_served(Sim* s, Node* n, Way* w, Req* q, uint8_t others, int64_t t, int64_t done) noexcept nogil:

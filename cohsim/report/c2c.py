@@ -90,7 +90,7 @@ class SharedField:
 class Take:
     """Function pair: ``taker`` got the line that ``holder`` had used last."""
 
-    taker: str  # function
+    taker: str  # function; "" for a prefetcher, which waits for nothing
     taker_field: str  # label of the SharedField it wanted, "" if unknown
     holder: str  # function that had last written the line there, or last fetched it where nobody wrote; "" if unknown
     holder_field: str

@@ -119,7 +119,7 @@ def _fields(fields: Sequence[SharedField]) -> list[str]:
 
 
 def _site(function: str, label: str) -> str:
-    return f"{function or '(unknown)'}: {label or '?'}"
+    return f"{function or '(prefetch or unknown)'}: {label or '?'}"
 
 
 def _more(shown: Sequence[object], total: Sequence[CpuTake] | Sequence[Kill]) -> list[str]:
