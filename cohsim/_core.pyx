@@ -39,6 +39,7 @@ cdef extern from *:
     """
     const int COHSIM_CHECKED        # build flavour `checked`: every run asserts the protocol's invariants
     int clzll "__builtin_clzll" (unsigned long long) nogil
+    int clz "__builtin_clz" (unsigned int) nogil
     int ctzll "__builtin_ctzll" (unsigned long long) nogil
     void prefetch "__builtin_prefetch" (void*) nogil
 
@@ -114,6 +115,8 @@ cdef class Simulation:
         """
         if uops.dtype != UOP or uops.ndim != 1 or not len(uops):
             raise ValueError("uops must be a non-empty one-dimensional UOP array")
+        if len(uops) >= 1 << (31 - ACCESS_BITS):
+            raise ValueError(f"the core supports fewer than {1 << (31 - ACCESS_BITS)} micro-ops")
         if len(entry) != len(pin):
             raise ValueError("entry and pin must have one element per CPU")
         targets = uops["target"][uops["op"] == OP_BR]

@@ -10,7 +10,7 @@ from cohsim._core import Simulation
 from cohsim.errors import InputError, Problem, SimulationError
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.protocols import flat_tables
-from cohsim.results.rundata import RunData
+from cohsim.results.rundata import PAIR_CPU_TAKE, RunData
 from cohsim.workload.compiled import CompiledWorkload
 
 BUDGET = 400_000
@@ -18,6 +18,8 @@ BUDGET = 400_000
 
 FS_PER_NS = 1_000_000
 FOREVER_NS = 9.0e12
+ACCESS_BITS = 10  # of core/sharing.pxi: an access code is a micro-op and the bytes of the line that it touched
+
 LINK_BACKLOG_FRAMES = 512
 """Frames that may wait for the egress link before more are dropped: a common transmit ring."""
 
@@ -142,11 +144,19 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
 def _pairs(tables: np.ndarray, line_bytes: int) -> np.ndarray:
     """The nodes' tables as one, RunData.pairs: equal pairs are added up."""
     rows = tables[tables[:, :, 0] != 0]
-    keys, place = np.unique(rows[:, :3], axis=0, return_inverse=True)
+    key, both = rows[:, 0], rows[:, 1]
+    kind = key & 0xFF
+    first, second = ((code, np.full_like(code, -1), np.zeros_like(code)) for code in (both >> 32, both << 32 >> 32))
+    by_uop = np.flatnonzero(kind < PAIR_CPU_TAKE)
+    for code, offset, size in (first, second):
+        known = by_uop[code[by_uop] >= 0]
+        offset[known], size[known] = code[known] >> 3 & 127, 1 << (code[known] & 7)
+        code[by_uop] >>= ACCESS_BITS
+    named = np.stack([kind, (key >> 8) * line_bytes, first[0], second[0], *first[1:], *second[1:]], axis=1)
+    keys, place = np.unique(named, axis=0, return_inverse=True)
     sums = np.zeros((len(keys), 2), np.int64)
-    np.add.at(sums, place.reshape(-1), rows[:, 3:])
-    both = np.stack([keys[:, 2] >> 32, keys[:, 2] << 32 >> 32], axis=1)
-    return np.concatenate([keys[:, :1], keys[:, 1:2] * line_bytes, both, sums], axis=1)
+    np.add.at(sums, place.reshape(-1), rows[:, 2:])
+    return np.concatenate([keys[:, :4], sums, keys[:, 4:]], axis=1)
 
 
 def _log(logs: np.ndarray, counts: np.ndarray, line_bytes: int) -> np.ndarray | None:

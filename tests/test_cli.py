@@ -87,7 +87,7 @@ def test_report_on_stdout_nothing_on_stderr(calls, capsys):
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_options_reach_loader_and_simulator(calls, capsys):
+def test_options_reach_loader_and_simulator(calls, capsys, tmp_path):
     assert (
         main(
             [
@@ -112,6 +112,12 @@ def test_options_reach_loader_and_simulator(calls, capsys):
                 "1.5 ms",
                 "--no-lookahead",
                 "--check",
+                "--log-line",
+                "route+64",
+                "--log-events",
+                "7",
+                "-o",
+                str(tmp_path / "out.h5"),
             ]
         )
         == 0
@@ -133,6 +139,8 @@ def test_options_reach_loader_and_simulator(calls, capsys):
         "measure_ns": 1.5e6,
         "lookahead": False,
         "check": True,
+        "log_lines": (0x1040,),
+        "log_events": 7,
         "progress": None,
     }
 

@@ -24,7 +24,7 @@ from cohsim.results.rundata import (
     RunData,
 )
 from cohsim.simulate import simulate
-from cohsim.uops import Op, Slot
+from cohsim.uops import Alu, Op, Slot
 
 T1, T2, T3, T4 = (us * 1_000_000_000 for us in (1, 2, 3, 4))
 FAR = 8  # a CPU of another cluster of the T4240; 0 and 1 are siblings, 2 shares their L2
@@ -58,7 +58,8 @@ def take_kinds(d: RunData) -> set[int]:
 
 @pytest.fixture
 def i7() -> CompiledMachine:
-    return machine("corei7")
+    """Without the prefetcher, which takes lines of its own."""
+    return tiny(machine("corei7"), l2_adjacent_line=False)
 
 
 @pytest.fixture
@@ -86,6 +87,18 @@ def test_a_store_after_another_cores_store_is_one_take(i7: CompiledMachine) -> N
 def test_a_load_of_what_another_core_loaded_takes_a_clean_line(i7: CompiledMachine) -> None:
     d, entry = simulated(i7, [once(T1, "load"), once(T2, "load")])
     assert takes(d, "remote_clean") == {(entry[1] + 1, entry[0] + 1): (1, remote_fs(i7, dirty=False))}
+
+
+def test_a_prefetch_takes_a_line_that_nobody_waits_for(i7: CompiledMachine) -> None:
+    """CPU 0 wrote both lines of a pair; CPU 1's load of the first fetches the second too: no instruction of it, no cycles."""
+    owner = at(T1)
+    owner.store(X)
+    store = owner.store(X + LINE)
+    owner.halt()
+    d, entry = simulated(tiny(i7, l2_adjacent_line=True), [owner, once(T2, "load")])
+    assert list(takes(d, "remote_dirty")) == [(entry[1] + 1, entry[0] + 1)]
+    assert takes(d, "remote_dirty", X + LINE) == {(-1, entry[0] + store): (1, 0)}
+    assert cpu_takes(d, X + LINE) == {(1, 0): (1, 0)}
 
 
 def test_hits_and_memory_are_no_takes(i7: CompiledMachine) -> None:
@@ -128,6 +141,30 @@ def test_a_write_takes_the_line_though_the_l3_has_the_data(i7: CompiledMachine) 
     d, entry = simulated(i7, [once(T1, "load"), once(T2, "load"), once(T3, "store")], pin=(0, 1, 2))
     found = {key: count for level in SERVED for key, (count, _) in takes(d, level).items() if key[0] == entry[2] + 1}
     assert sum(found.values()) == 1 and {key[1] for key in found} <= {entry[0] + 1, entry[1] + 1}
+
+
+def test_a_take_knows_the_bytes_of_both_accesses(i7: CompiledMachine) -> None:
+    """First byte in the line and size; of pairs by CPU nothing is known."""
+    d, _ = simulated(i7, [once(T1, "store", address=X + 8, size=4), once(T2, "store", address=X + 48, size=8)])
+    assert d.pairs[:, 6:].tolist() == [[48, 8, 8, 4], [-1, 0, -1, 0]]
+
+
+def test_one_micro_op_with_a_pointer_takes_different_bytes(i7: CompiledMachine) -> None:
+    """CPU 1 stores through a register: first to X + 16, then to X + 1 line + 32."""
+    p = at(T2)
+    p.alu(2, -1, 16, fn=Alu.XCHG)
+    body = p.add(Op.STORE, base=X, size=8, imm=1, areg=2)
+    p.fence()
+    p.alu(2, 2, LINE + 16)
+    p.counted_loop(3, 2, body)
+    p.halt()
+    first = at(T1)
+    first.store(X, size=1)
+    first.store(X + LINE + 32, size=2)
+    first.halt()
+    d, entry = simulated(i7, [first, p])
+    chosen = d.pairs[(d.pairs[:, 0] < PAIR_KILL) & (d.pairs[:, 2] == entry[1] + body)]
+    assert chosen[:, [1, 6, 7, 8, 9]].tolist() == [[X, 16, 8, 0, 1], [X + LINE, 32, 8, 32, 2]]
 
 
 # ---- takes in and between clusters
@@ -241,7 +278,7 @@ def test_takes_add_up_to_the_lines_that_moved(name: str) -> None:
         near = d.pairs[d.pairs[:, 0] == PAIR_TAKE + SERVED.index("cluster")][:, 4].sum()
         assert near == d.line_stats[:, LINE_STATS.index("transfers_near")].sum(), seed
         by_uop, by_cpu = d.pairs[d.pairs[:, 0] < PAIR_KILL], d.pairs[d.pairs[:, 0] == PAIR_CPU_TAKE]
-        assert by_uop[:, 4:].sum(axis=0).tolist() == by_cpu[:, 4:].sum(axis=0).tolist(), seed
+        assert by_uop[:, 4:6].sum(axis=0).tolist() == by_cpu[:, 4:6].sum(axis=0).tolist(), seed
         assert d.pairs[d.pairs[:, 0] == PAIR_KILL][:, 4].sum() == d.pairs[d.pairs[:, 0] == PAIR_CPU_KILL][:, 4].sum(), seed
         total += far(d)
     assert total > 100
@@ -264,7 +301,7 @@ def test_a_full_table_counts_what_it_cannot_hold(i7: CompiledMachine, lookahead:
     r = run(i7, issued, lookahead=lookahead, pair_table=1024)
     assert r.sim.pairs_lost == 2 * (lines - 96)
     kept = r.arrays["pairs"].reshape(-1, r.arrays["pairs"].shape[2])
-    assert sorted(row[1] * LINE for row in kept if row[0] == PAIR_CPU_TAKE) == [X + i * LINE for i in range(96)]
+    assert sorted((row[0] >> 8) * LINE for row in kept if row[0] & 0xFF == PAIR_CPU_TAKE) == [X + i * LINE for i in range(96)]
 
 
 def test_instances_that_lie_alike_count_as_the_line_of_the_first(i7: CompiledMachine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from workload_interpreter import Interpreter
 
@@ -231,3 +232,29 @@ def test_tokens_differ_per_cpu_on_power() -> None:
     m = Interpreter(w)
     m.run(1)
     assert overlaps(m) == [0x80000000, 0x80000001]
+
+
+KINDS = {"trylock": "spin", "ticket_trylock": "ticket", "queued_trylock": "queued", "write": "rwlock", "write_trylock": "rwlock"}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", LOCKS)
+def test_the_micro_ops_of_a_lock_function_know_their_lock_word(name: str, isa: str) -> None:
+    """For cohsim c2c. The default lock of a kernel is named by what it is made of, where it is made of another."""
+    lock, unlock = LOCKS[name]
+    w = workload(SECTION.format(lock=lock, unlock=unlock), isa, 2)
+    kind = KINDS.get(name, name)
+    if isa == "x86" and kind == "spin":
+        kind = "ticket"
+    assert w.uop_lock is not None and len(w.uop_lock) == len(w.uops)
+    word = "word" if name == "mcs" else "half"
+    uses = {(use.kind, w.fields[use.field].field, use.acquires) for use in w.locks if use.kind != "seqlock"}
+    if name == "seqlock":
+        inner = "ticket" if isa == "x86" else "spin"
+        assert {(use.kind, w.fields[use.field].field) for use in w.locks} == {("seqlock", "word"), (inner, "half")}
+    else:
+        assert uses == {(kind, word, True), (kind, word, False)}
+    touched = np.isin(w.uops["field"], [i for i, f in enumerate(w.fields) if f.object == "lock"])
+    assert (w.uop_lock[touched] >= 0).all()                     # only lock functions use the lock's line
+    section = np.isin(w.uops["field"], [i for i, f in enumerate(w.fields) if f.object in ("counter", "inside", "seen")])
+    assert section.any() and (w.uop_lock[section] == -1).all()

@@ -122,7 +122,7 @@ cdef int32_t l2_victim(Sim* s, Node* n, int64_t line, int64_t t) noexcept nogil:
         n.wb[k].qhead = -1
         n.wb[k].qtail = -1
         n.wb[k].thread = w.write_thread if w.write_thread >= 0 else w.read_thread
-        n.wb[k].uop = w.write_uop if w.write_thread >= 0 else w.read_uop
+        n.wb[k].code = w.write_code if w.write_thread >= 0 else w.read_code
         n.n_wb += 1
         if measuring(s, t):
             s.writebacks += 1
@@ -171,9 +171,9 @@ cdef void log_grant(Sim* s, Node* n, Way* w, Req* q, int64_t writable, int64_t s
     # The line is there for q: from whom, and whether it is written now.
     cdef int32_t thread = -1, uop = -1
     if w.served >= 0:
-        thread, uop = w.from_thread, w.from_uop
+        thread, uop = w.from_thread, w.from_code >> ACCESS_BITS
     elif w.write_thread >= 0 and w.write_thread != q.thread:
-        thread, uop = w.write_thread, w.write_uop
+        thread, uop = w.write_thread, w.write_code >> ACCESS_BITS
     log_event(s, src_node(s, n.id), start, LG_GRANT, q.line, q.thread, q.uop, thread, uop, q.level | (writable << 8))
 
 
@@ -191,11 +191,11 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
     take_served(s, n, w, q, 0, start, start if s.l2_private else start + service + s.l2_hop)
     if s.n_log:
         log_grant(s, n, w, q, 0, start)
-    used_by(w, False, q.thread, q.uop)
+    used_by(w, False, q.thread, request_code(s, q))
     w.served = -1
     if q.kind == OP_LL:
         reservation(s, th)[0] = q.line
-        n.reservation_uop[core * s.threads_per_core + th.slot] = q.uop
+        n.reservation_code[core * s.threads_per_core + th.slot] = access_code(s, q.uop, q.addr, q.size)
         line_count(s, q.line, LS_ATOMICS, 1, start)
     elif q.kind != OP_PREFETCH:
         line_count(s, q.line, LS_LOADS, 1, start)
@@ -226,12 +226,12 @@ cdef void serve_store(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcep
     take_served(s, n, w, q, others, start, start if s.l2_private else start + hold + s.l2_hop)
     if s.n_log:
         log_grant(s, n, w, q, 1, start)
-    used_by(w, True, q.thread, q.uop)
+    used_by(w, True, q.thread, access_code(s, q.uop, q.addr, q.size))
     w.served = -1
     line_count(s, q.line, LS_STORES if q.kind == OP_STORE else LS_ATOMICS, 1, start)
     if q.level == L_CLUSTER:
         line_count(s, q.line, LS_NEAR, 1, start)
-    kill_reservations(s, n, q.line, q.thread, q.uop, start)
+    kill_reservations(s, n, q.line, q.thread, access_code(s, q.uop, q.addr, q.size), start)
     if q.kind == OP_SC:
         reservation(s, th)[0] = -1
     w.writer = <int8_t>core
@@ -282,7 +282,7 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
             take_served(s, n, w, q, 0, start, start + s.l2_service + (0 if s.l2_private else s.l2_hop))
             if s.n_log:
                 log_grant(s, n, w, q, 0, start)
-            used_by(w, False, q.thread, q.uop)
+            used_by(w, False, q.thread, request_code(s, q))
         w.served = -1
         line_count(s, q.line, LS_SCFAIL, 1, start)
         if s.n_log:
@@ -511,12 +511,15 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
         w = &n.ways[wi]
         taker = snooping_request(s, line) if ops & (A_DROP | SUPPLIES) else NULL
         note_holder(s, line, taker, w.write_thread if w.write_thread >= 0 else w.read_thread,
-                    w.write_uop if w.write_thread >= 0 else w.read_uop, (ops & SUPPLIES) != 0)
+                    w.write_code if w.write_thread >= 0 else w.read_code, (ops & SUPPLIES) != 0)
         if s.n_log and ops & (A_DROP | SUPPLIES):
             log_drop(s, n, line, LG_DROP if ops & A_DROP else LG_DOWNGRADE, -1, taker, t)
         if ops & A_DROP:
             line_count(s, line, LS_INVALIDATIONS, 1, t)
-            kill_reservations(s, n, line, -1 if taker == NULL else taker.thread, -1 if taker == NULL else taker.uop, t)
+            if taker == NULL:
+                kill_reservations(s, n, line, -1, -1, t)
+            else:
+                kill_reservations(s, n, line, taker.thread, request_code(s, taker), t)
             if drop_l1s(s, n, w, w.l1mask, taker, t):
                 leave = t + s.l1_inv
             w.l1mask = 0
@@ -547,7 +550,7 @@ cdef void node_snoop(Sim* s, Node* n, int64_t line, int32_t ev, int64_t t) noexc
             s.node_fired[idx] += 1
             n.wb[k].state = s.node_next[idx]
             if s.node_ops[idx] & (A_DROP | SUPPLIES):
-                note_holder(s, line, snooping_request(s, line), n.wb[k].thread, n.wb[k].uop, (s.node_ops[idx] & SUPPLIES) != 0)
+                note_holder(s, line, snooping_request(s, line), n.wb[k].thread, n.wb[k].code, (s.node_ops[idx] & SUPPLIES) != 0)
             snoop_answer(s, n, line, s.node_ops[idx], t)
             return
         snoop_apply(s, n, -1, line, ev, t)

@@ -97,7 +97,7 @@ cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
                 n.lru += 1
                 w.lru = n.lru
                 l1_fill(s, c, line, s.perm[w.state], wi)
-                used_by(w, False, th.id, uop)
+                used_by(w, False, th.id, access_code(s, uop, addr, u.size))
                 c.port_free = th.t + s.port
                 if u.dst >= 0 and older_valued(th, th.n_out):
                     load_early(th, u, uop, line, addr, L_L2)
@@ -207,8 +207,8 @@ cdef int32_t do_rmw(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t ad
                 extra = s.l2_hit - s.l1_hit if l1 == NULL else 0
                 s.node_fired[idx] += 1
                 w.state = s.node_next[idx]
-                kill_reservations(s, n, line, th.id, uop, th.t)
-                used_by(w, True, th.id, uop)
+                kill_reservations(s, n, line, th.id, access_code(s, uop, addr, u.size), th.t)
+                used_by(w, True, th.id, access_code(s, uop, addr, u.size))
                 perform_store(s, &s.reqs[r])
                 if s.n_log:
                     log_store(s, th.id, uop, line, th.t)

@@ -100,8 +100,8 @@ cdef void sb_act(Sim* s, Thread* th, int64_t t) noexcept nogil:
             if w.state != s.node_next[idx]:
                 s.node_fired[idx] += 1
                 w.state = s.node_next[idx]
-            kill_reservations(s, n, e.line, th.id, e.uop, t)
-            used_by(w, True, th.id, e.uop)
+            kill_reservations(s, n, e.line, th.id, access_code(s, e.uop, e.addr, e.size), t)
+            used_by(w, True, th.id, access_code(s, e.uop, e.addr, e.size))
             if s.n_log:
                 log_store(s, th.id, e.uop, e.line, t)
             l1_fill(s, c, e.line, 2, wi)

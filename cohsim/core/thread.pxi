@@ -85,7 +85,7 @@ cdef inline void fill_request(Sim* s, Thread* th, int32_t r, int32_t kind, int64
     q.size = size
     q.uop = uop
     q.issued = t
-    if s.n_log:
+    if s.n_log and kind != OP_PREFETCH:
         log_event(s, src_core(s, th.core), t, LG_ISSUE, line, th.id, uop, -1, -1, 0)
 
 

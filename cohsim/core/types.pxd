@@ -375,9 +375,9 @@ cdef struct Way:
     uint8_t l1mask
     int8_t writer          # core (in the node) that wrote last since the fill, -1 none
     uint8_t wake           # an EV_NODE_LINE is under way
-    int32_t write_uop      # who wrote last since the fill, and who fetched or loaded last: what a taker takes the line from
-    int32_t read_uop
-    int32_t from_uop       # whose copy the home took for the request under way
+    int32_t write_code     # access code of who wrote last since the fill, and who fetched or loaded last: what a taker takes the line from
+    int32_t read_code
+    int32_t from_code      # whose copy the home took for the request under way
     int16_t write_thread   # -1: nobody
     int16_t read_thread
     int16_t from_thread
@@ -388,7 +388,7 @@ cdef struct WriteBack:
     int64_t line
     int32_t qhead
     int32_t qtail
-    int32_t uop            # who used it last
+    int32_t code           # access code of who used it last
     int16_t thread
     uint8_t state
     uint8_t used
@@ -408,7 +408,7 @@ cdef struct Node:
     int64_t* tags          # copies of Way.tag, kept by set_tag: a look-up reads nothing else
     Way* ways
     int64_t reservation[MAXNODE]   # by hardware thread: line, or -1
-    int32_t reservation_uop[MAXNODE]
+    int32_t reservation_code[MAXNODE]   # access code of the load-and-reserve
     int64_t pairs          # rows of its pair table in use
     WriteBack wb[MAXWB]
 

@@ -90,7 +90,7 @@ class SharedField:
 class Take:
     """Function pair: ``taker`` got the line that ``holder`` had used last."""
 
-    taker: str  # function
+    taker: str  # function; "" for a prefetcher, which waits for nothing
     taker_field: str  # label of the SharedField it wanted, "" if unknown
     holder: str  # function that had last written the line there, or last fetched it where nobody wrote; "" if unknown
     holder_field: str
@@ -115,7 +115,7 @@ class CpuTake:
 class Kill:
     """Function pair: a store of ``killer`` ended a reservation that ``victim`` had taken with load-and-reserve."""
 
-    killer: str  # "" where the line was evicted
+    killer: str  # "" where the line was evicted, or a device wrote it
     killer_field: str
     victim: str
     victim_field: str
@@ -138,6 +138,7 @@ class Lock:
     kind: str  # "ticket", "mcs", "queued", "spin", "rwlock", ...; several joined by "+"
     field: str  # label of the lock word
     queue_length: float  # mean number of CPUs that wait at it: their spin and stall time in its functions / measured time
+    # (of a function that reaches several locks by pointer, each lock gets its part by the cycles of the takes there)
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class SharedLine:
     struct: str
     lines: int  # how many lines this record stands for
     shared_with: tuple[str, ...]  # other objects on the line
+    cost_share: float  # of busy time of all CPUs: stall_share, or the share that is spent waiting in the lock's functions, if that is more
     stall_share: float  # of busy time of all CPUs, waiting for this line
     stall_ns: float
     queue_ns: float  # time requests waited in the line's queues at L2 and home
@@ -181,7 +183,7 @@ class SharedLine:
 
 
 def shared_lines(result: Result, threshold: float = THRESHOLD, source: str = "") -> list[SharedLine]:
-    """The lines of a run, largest stall share first. ``threshold``: share of busy time below which a line does not matter; ``source``: the file the
+    """The lines of a run, largest cost first. ``threshold``: share of busy time below which a line does not matter; ``source``: the file the
     result was read from, for messages.
 
     Raises InputError if the result was written by a cohsim that did not record who took lines from whom.
@@ -190,16 +192,17 @@ def shared_lines(result: Result, threshold: float = THRESHOLD, source: str = "")
         what = "the result does not say who took lines from whom: an older cohsim wrote it"
         raise InputError(Problem(source or result.text("/run/workload"), what, "run the simulation again"))
     tables = _Tables(result)
-    return [tables.line(key, rows, threshold) for key, rows in tables.groups()]
+    return sorted((tables.line(key, rows, threshold) for key, rows in tables.groups()), key=lambda line: -line.cost_share)
 
 
-def judge(fields: Sequence[SharedField], takers: Sequence[Take], stall_share: float, threshold: float = THRESHOLD) -> tuple[Verdict, str]:
+def judge(fields: Sequence[SharedField], takers: Sequence[Take], cost_share: float, threshold: float = THRESHOLD) -> tuple[Verdict, str]:
     """Verdict on a line and the reason in one sentence, from its fields and from who took it from whom.
 
-    A take is for the same bytes if taker and holder used overlapping fields. Cycles decide, not counts: a take nobody waits for costs nothing.
+    A take is true sharing if taker and holder used overlapping fields and somebody writes there: bytes that nobody writes need never move, so a
+    take for them is the fault of what lies beside them. Cycles decide, not counts: a take nobody waits for costs nothing.
     """
-    if stall_share < threshold:
-        return Verdict.DOES_NOT_MATTER, f"{100 * stall_share:.2f} % of busy time is spent waiting for it, less than {100 * threshold:g} %."
+    if cost_share < threshold:
+        return Verdict.DOES_NOT_MATTER, f"{100 * cost_share:.2f} % of busy time is spent waiting for it, less than {100 * threshold:g} %."
     if not takers:
         return Verdict.NOT_SHARED, "No CPU took it from another: the time goes to memory or to its own cache."
     reads, writes = sum(sum(f.reads_by_cpu) for f in fields), sum(sum(f.writes_by_cpu) for f in fields)
@@ -207,18 +210,26 @@ def judge(fields: Sequence[SharedField], takers: Sequence[Take], stall_share: fl
         writing = _listed(f.label for f in fields if any(f.writes_by_cpu))
         part = f"{100 * writes / (reads + writes):.2g} % of the accesses"
         return Verdict.READ_MOSTLY, f"{part} write ({writing}), and each write takes the copies of the readers away."
-    same = sum(t.latency_ns for t in takers if t.same_bytes)
-    other = sum(t.latency_ns for t in takers if t.same_bytes is False)
+    unwritten = {f.label for f in fields if not any(f.writes_by_cpu)}
+    true = [t for t in takers if t.same_bytes and t.taker_field not in unwritten]
+    false = [t for t in takers if t.same_bytes is False or (t.same_bytes and t.taker_field in unwritten)]
+    same, other = sum(t.latency_ns for t in true), sum(t.latency_ns for t in false)
     if not same + other:
         return _judge_by_cpus(fields)
     share = same / (same + other)
-    on_same = _listed(_by_cost((t.taker_field, t.latency_ns) for t in takers if t.same_bytes))
-    apart = _listed(_by_cost((f"{t.taker_field} after {t.holder_field}", t.latency_ns) for t in takers if t.same_bytes is False))
+    wanted = _listed(_by_cost((t.taker_field, t.latency_ns) for t in true))
+    apart = _listed(_by_cost((_disturbed(t, unwritten), t.latency_ns) for t in false))
+    moves = "of the cycles of its moves are for"
     if share >= MOSTLY:
-        return Verdict.TRUE_SHARING, f"{100 * share:.0f} % of the cycles of its moves are for bytes the previous CPU used too ({on_same})."
-    if share <= 1 - MOSTLY:
-        return Verdict.FALSE_SHARING, f"{100 * (1 - share):.0f} % of the cycles of its moves are for bytes the previous CPU did not touch ({apart})."
-    return Verdict.MIXED, f"{100 * share:.0f} % of the cycles of its moves are for the same bytes ({on_same}), the rest for different ones ({apart})."
+        return Verdict.TRUE_SHARING, f"{100 * share:.0f} % {moves} bytes that the previous CPU used too ({wanted})."
+    if other / (same + other) >= MOSTLY:
+        return Verdict.FALSE_SHARING, f"{100 * (1 - share):.0f} % {moves} bytes that the previous CPU did not write ({apart})."
+    return Verdict.MIXED, f"{100 * share:.0f} % {moves} bytes that the previous CPU used too ({wanted}), the rest for others ({apart})."
+
+
+def _disturbed(t: Take, unwritten: set[str]) -> str:
+    text = t.taker_field + (", which nobody writes," if t.taker_field in unwritten else "")
+    return text.rstrip(",") if t.same_bytes else f"{text} after {t.holder_field}"
 
 
 def _judge_by_cpus(fields: Sequence[SharedField]) -> tuple[Verdict, str]:
@@ -241,7 +252,7 @@ def _by_cost(items: Iterable[tuple[str, float]]) -> list[str]:
 
 def _listed(names: Iterable[str], most: int = 3) -> str:
     names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return "; ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True)
@@ -264,6 +275,7 @@ class _Tables:
         self.objects = result.names("/objects/name")
         self.structs = result.names("/objects/struct")
         self.instances = result.array("/objects/instances").tolist()
+        self.base = result.array("/objects/base").tolist()
         self.stride = result.array("/objects/stride_bytes").tolist()
         self.functions = result.names("/functions/name")
         self.line_bytes, self.period = result.number("/run/line_bytes"), result.number("/run/core_period_fs")
@@ -315,7 +327,9 @@ class _Tables:
         kills = self._kills(addresses)
         self.claimed |= addresses
         share = int(stats[STAT["stall_fs"]]) / self.busy_fs if self.busy_fs else 0.0
-        verdict, reason = judge(fields, takes, share, threshold)
+        lock = self._lock(places, addresses)
+        waiting = lock.queue_length * self.measured_fs / self.busy_fs if lock and self.busy_fs else 0.0
+        verdict, reason = judge(fields, takes, max(share, waiting), threshold)
         return SharedLine(
             object=self._label(obj) if obj >= 0 else f"0x{offset:x}",
             offset=offset if obj >= 0 else 0,
@@ -323,6 +337,7 @@ class _Tables:
             struct=self.structs[obj] if obj >= 0 else "",
             lines=len(rows),
             shared_with=tuple(sorted({self._label(p.object) for p in places if p.object != obj})),
+            cost_share=max(share, waiting),
             stall_share=share,
             stall_ns=int(stats[STAT["stall_fs"]]) / FS_PER_NS,
             queue_ns=int(stats[STAT["queue_fs"]]) / FS_PER_NS,
@@ -335,7 +350,7 @@ class _Tables:
             invalidations=int(stats[STAT["invalidations"]]),
             verdict=verdict,
             reason=reason,
-            lock=self._lock(places),
+            lock=lock,
         )
 
     def _label(self, obj: int) -> str:
@@ -402,7 +417,7 @@ class _Tables:
         position = int(np.searchsorted(np.cumsum(bins), quantile * bins.sum()))
         return min((2 << position) * self.period, longest_fs) / FS_PER_NS
 
-    def _lock_words(self, obj: int, start: int, end: int) -> list[tuple[str, str, int]]:
+    def _lock_words(self, obj: int, start: int, end: int) -> list[tuple[str, str, float]]:
         """(kind, label of the word, wait_fs) of lock words that overlap the bytes."""
         r = self.result
         columns = (r.array(f"/locks/{name}").tolist() for name in ("object", "offset_bytes", "size_bytes", "wait_fs"))
@@ -413,8 +428,26 @@ class _Tables:
             if o == obj and at < end and at + size > start
         ]
 
-    def _lock(self, places: set[Placement]) -> Lock | None:
-        words = sorted({word for p in places for word in self._lock_words(p.object, p.offset_bytes, p.end_bytes)})
+    def _pointer_locks(self, addresses: set[int]) -> list[tuple[str, str, float]]:
+        """(kind, label of the word, wait_fs) of locks that a function reached by pointer: its waiting, shared out by the cycles of its takes."""
+        r = self.result
+        lock, latency = r.array("/takes/taker_lock"), r.array("/takes/latency_fs")
+        rows = np.array([row for address in addresses for row in self.pairs["takes"].get(address, ())], np.int64)
+        found = []
+        for number in np.unique(lock[rows]).tolist() if len(rows) else ():
+            if number < 0 or r.array("/locks/object")[number] >= 0:
+                continue
+            here = rows[lock[rows] == number]
+            total = int(latency[lock == number].sum())
+            part = int(latency[here].sum()) / total if total else 0.0
+            word = here[np.argmax(latency[here])]
+            where = (int(r.array(f"/takes/{c}")[word]) for c in ("taker_use", "address", "taker_offset_bytes", "taker_size_bytes"))
+            found.append((r.names("/locks/kind")[number], self._wanted(*where), int(r.array("/locks/wait_fs")[number]) * part))
+        return found
+
+    def _lock(self, places: set[Placement], addresses: set[int]) -> Lock | None:
+        words: list[tuple[str, str, float]] = sorted({w for p in places for w in self._lock_words(p.object, p.offset_bytes, p.end_bytes)})
+        words += self._pointer_locks(addresses)
         if not words or not self.measured_fs:
             return None
         kinds, labels = (list(dict.fromkeys(column)) for column in list(zip(*words, strict=True))[:2])
@@ -428,23 +461,37 @@ class _Tables:
     def _function(self, number: int) -> str:
         return self.functions[number] if number >= 0 else ""
 
-    def _wanted(self, row: int) -> str:
-        if row < 0:
+    def _wanted(self, row: int, address: int, offset: int, size: int) -> str:
+        """Label of an access: its field, or what lies on the bytes that a pointer led to."""
+        if row >= 0:
+            use = self.uses[row]
+            return f"{self.objects[use.object]}.{use.name}" if use.name else f"{self.objects[use.object]}+{use.start}:{use.end - use.start}"
+        if offset < 0:
             return ""
-        use = self.uses[row]
-        return f"{self.objects[use.object]}.{use.name}" if use.name else f"{self.objects[use.object]}+{use.start}:{use.end - use.start}"
+        for place in self.map.on_line(address, self.line_bytes):
+            start = int(self.base[place.object]) + place.instance * self.stride[place.object]
+            at = address + offset - start
+            if place.offset_bytes <= at < place.end_bytes:
+                named = {u.name for u in (self.uses[i] for i in self.uses_of[place.object]) if u.name and u.start <= at and at + size <= u.end}
+                return f"{self.objects[place.object]}.{min(named)}" if named else f"{self.objects[place.object]}+{at}:{size}"
+        return f"0x{address + offset:x}:{size}"
 
-    def _same_bytes(self, a: int, b: int) -> bool | None:
-        if a < 0 or b < 0:
+    def _same_bytes(self, a: int, b: int, a_bytes: tuple[int, int], b_bytes: tuple[int, int]) -> bool | None:
+        """Fields decide where both accesses name one (a lock word is one thing), else the bytes that they touched."""
+        if a >= 0 and b >= 0 and self.uses[a].name and self.uses[b].name:
+            x, y = self.uses[a], self.uses[b]
+            return x.object == y.object and x.start < y.end and y.start < x.end
+        if a_bytes[0] < 0 or b_bytes[0] < 0:
             return None
-        x, y = self.uses[a], self.uses[b]
-        return x.object == y.object and x.start < y.end and y.start < x.end
+        return a_bytes[0] < sum(b_bytes) and b_bytes[0] < sum(a_bytes)
 
     def _takes(self, addresses: set[int]) -> tuple[Take, ...]:
         merged: dict[tuple[str, str, str, str, str, bool | None], list[int]] = defaultdict(lambda: [0, 0])
-        names = ("taker_function", "taker_use", "holder_function", "holder_use", "level", "count", "latency_fs")
-        for tf, tu, hf, hu, level, count, fs in self._columns("takes", addresses, *names):
-            key = (self._function(tf), self._wanted(tu), self._function(hf), self._wanted(hu), SERVED[level], self._same_bytes(tu, hu))
+        who = ("taker_function", "taker_use", "holder_function", "holder_use")
+        names = ("address", *who, "level", "count", "latency_fs", *_bytes("taker", "holder"))
+        for at, tf, tu, hf, hu, level, count, fs, to, ts, ho, hs in self._columns("takes", addresses, *names):
+            taker, holder = self._wanted(tu, at, to, ts), self._wanted(hu, at, ho, hs)
+            key = (self._function(tf), taker, self._function(hf), holder, SERVED[level], self._same_bytes(tu, hu, (to, ts), (ho, hs)))
             merged[key][0] += count
             merged[key][1] += fs
         takes = [Take(*key, count, fs / FS_PER_NS) for key, (count, fs) in merged.items()]
@@ -467,10 +514,14 @@ class _Tables:
 
     def _kills(self, addresses: set[int]) -> tuple[Kill, ...]:
         merged: dict[tuple[str, str, str, str], int] = defaultdict(int)
-        names = ("killer_function", "killer_use", "victim_function", "victim_use", "count")
-        for kf, ku, vf, vu, count in self._columns("kills", addresses, *names):
-            merged[self._function(kf), self._wanted(ku), self._function(vf), self._wanted(vu)] += count
+        names = ("address", "killer_function", "killer_use", "victim_function", "victim_use", "count", *_bytes("killer", "victim"))
+        for at, kf, ku, vf, vu, count, ko, ks, vo, vs in self._columns("kills", addresses, *names):
+            merged[self._function(kf), self._wanted(ku, at, ko, ks), self._function(vf), self._wanted(vu, at, vo, vs)] += count
         return tuple(sorted((Kill(*key, count) for key, count in merged.items()), key=lambda k: (-k.count, k.killer, k.killer_field, k.victim)))
+
+
+def _bytes(*who: str) -> list[str]:
+    return [f"{name}_{what}_bytes" for name in who for what in ("offset", "size")]
 
 
 def _by_distance(pairs: Sequence[CpuTake]) -> tuple[Transfers, ...]:

@@ -39,7 +39,7 @@ def render(result: Result, lines: Sequence[SharedLine], top: int, pairs: int = P
             blocks.append(_detail(line, pairs))
     if only is None and len(lines) > top:
         share = sum(line.stall_share for line in lines[top:])
-        blocks.append([f"{len(lines) - top} more lines: {percent(share)} of busy time"])
+        blocks.append([f"{len(lines) - top} more lines: {percent(share)} of busy time is stall for them"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -59,6 +59,7 @@ def _overview(lines: Sequence[SharedLine]) -> list[str]:
         fields = line.fields
         rows.append(
             [
+                percent(line.cost_share),
                 percent(line.stall_share),
                 shorten(line.label, NAME_WIDTH),
                 str(line.verdict),
@@ -69,8 +70,8 @@ def _overview(lines: Sequence[SharedLine]) -> list[str]:
                 count(line.invalidations),
             ]
         )
-    header = ["stall", "line", "verdict", "takes", "ns each", "LclHitm", "RmtHitm", "loads", "stores", "atomics", "retries", "inval"]
-    return table(header, rows, "><<>>>>>>>>>")
+    header = ["cost", "stall", "line", "verdict", "takes", "ns each", "LclHitm", "RmtHitm", "loads", "stores", "atomics", "retries", "inval"]
+    return table(header, rows, ">><<>>>>>>>>>")
 
 
 def _mean(total: float, number: int) -> str:
@@ -118,32 +119,34 @@ def _fields(fields: Sequence[SharedField]) -> list[str]:
 
 
 def _site(function: str, label: str) -> str:
-    return f"{function or '(unknown)'}: {label or '?'}"
+    return f"{function or '(prefetch or unknown)'}: {label or '?'}"
 
 
-def _more(shown: Sequence[object], total: Sequence[Any], number: str = "count") -> list[str]:
+def _more(shown: Sequence[object], total: Sequence[CpuTake] | Sequence[Kill]) -> list[str]:
     rest = total[len(shown) :]
-    return [f"{count(sum(getattr(r, number) for r in rest))} in {len(rest)} more pairs"] if rest else []
+    return [f"{count(sum(r.count for r in rest))} in {len(rest)} more pairs"] if rest else []
 
 
 def _takers(takers: Sequence[Take], most: int) -> list[str]:
+    """Pairs of functions, whoever served them."""
     total = sum(t.latency_ns for t in takers)
+    merged: dict[tuple[str, str, bool | None], list[Take]] = {}
+    for t in takers:
+        merged.setdefault((_site(t.taker, t.taker_field), _site(t.holder, t.holder_field), t.same_bytes), []).append(t)
+    pairs = [
+        (sum(t.latency_ns for t in ways), sum(t.count for t in ways), key, ", ".join(t.how for t in sorted(ways, key=lambda t: -t.count)))
+        for key, ways in merged.items()
+    ]
+    pairs.sort(key=lambda pair: (-pair[0], -pair[1], pair[2][:2]))
     bytes_ = {True: "same", False: "other", None: "?"}
     rows = [
-        [
-            percent(t.latency_ns / total) if total else "-",
-            count(t.count),
-            _mean(t.latency_ns, t.count),
-            _site(t.taker, t.taker_field),
-            _site(t.holder, t.holder_field),
-            bytes_[t.same_bytes],
-            t.how,
-        ]
-        for t in takers[:most]
+        [percent(spent / total) if total else "-", count(n), _mean(spent, n), taker, holder, bytes_[same], ways]
+        for spent, n, (taker, holder, same), ways in pairs[:most]
     ]
     if not rows:
         return []
-    return [*table(["cycles", "takes", "ns each", "taken by", "from", "bytes", "served by"], rows, ">>><<<<"), *_more(rows, takers)]
+    rest = [f"{count(sum(n for _, n, *_ in pairs[most:]))} in {len(pairs) - most} more pairs"] if len(pairs) > most else []
+    return [*table(["cycles", "takes", "ns each", "taken by", "from", "bytes", "served by"], rows, ">>><<<<"), *rest]
 
 
 def _cpu_pairs(pairs: Sequence[CpuTake], most: int) -> list[str]:
@@ -172,7 +175,7 @@ def _distances(transfers: Sequence[Transfers]) -> list[str]:
 
 def _killers(kills: Sequence[Kill], retries: int, most: int) -> list[str]:
     rows = [
-        [count(k.count), _site(k.killer, k.killer_field) if k.killer or k.killer_field else "(eviction)", _site(k.victim, k.victim_field)]
+        [count(k.count), _site(k.killer, k.killer_field) if k.killer or k.killer_field else "(eviction or device)", _site(k.victim, k.victim_field)]
         for k in kills[:most]
     ]
     if not rows:

@@ -250,7 +250,7 @@ def instants(events: Sequence[Event]) -> list[tuple[int, int, str]]:
     found = []
     for e in events:
         if e.kind == "reservation_lost":
-            reason = f"to CPU {e.by_cpu}, {e.by_function}" if e.by_cpu >= 0 else "by eviction"
+            reason = f"to CPU {e.by_cpu}, {e.by_function}" if e.by_cpu >= 0 else "by eviction or device"
             found.append((e.cpu, e.time, f"reservation lost {reason}"))
         elif e.kind == "sc_failed":
             found.append((e.cpu, e.time, f"store-conditional failed, {e.function}"))

@@ -29,6 +29,8 @@ about it (host name, start time, duration, versions, commit, command; `local_tur
 look-ahead) is in attributes of `/provenance`, nowhere else. The file is written to a temporary
 name and renamed when it is complete: a run that is killed leaves no half file.
 
+Datasets that may be missing are not in files of an older cohsim, or belong to an option of the run.
+
 The root attribute `schema_version` is {version}; it is raised when a dataset changes its meaning, unit or axes or is removed, not
 when one is added.
 """
@@ -41,12 +43,15 @@ def markdown() -> str:
         named = f"`{axis.coordinates}`" if axis.coordinates else "position"
         lines.append(f"| {name} | {axis.description} | {named} |")
     group = ""
-    for dataset in registry.all_datasets():
+    datasets = registry.all_datasets()
+    groups = list(dict.fromkeys(d.path.split("/")[1] for d in datasets))
+    for dataset in sorted(datasets, key=lambda d: groups.index(d.path.split("/")[1])):
         if dataset.path.split("/")[1] != group:
             group = dataset.path.split("/")[1]
             lines += [f"\n## /{group}\n", "| dataset | unit | axes | meaning |", "|---|---|---|---|"]
         unit = dataset.unit or "text"
-        lines.append(f"| `{dataset.path}` | {unit} | {', '.join(dataset.axes) or 'scalar'} | {dataset.description} |")
+        missing = " (may be missing)" if dataset.optional else ""
+        lines.append(f"| `{dataset.path}` | {unit} | {', '.join(dataset.axes) or 'scalar'} | {dataset.description}{missing} |")
     return "\n".join(lines) + "\n"
 
 

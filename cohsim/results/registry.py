@@ -112,6 +112,14 @@ def _pair(group: str, axis: str, first: str, second: str, what: str, timed: bool
         _optional(f"/{group}/{first}_use", "1", (axis,), f"What the {first} accessed, position in /fields; -1 unknown or none."),
         _optional(f"/{group}/{second}_function", "1", (axis,), f"Function of the {second}, position in /functions; -1 unknown."),
         _optional(f"/{group}/{second}_use", "1", (axis,), f"What the {second} accessed, position in /fields; -1 unknown."),
+        *(
+            _optional(f"/{group}/{who}_{column}_bytes", "B", (axis,), f"{meaning} of the {who}, in the line; {missing}.")
+            for who in (first, second)
+            for column, meaning, missing in (
+                ("offset", "First byte of the access", "-1 unknown or none"),
+                ("size", "Size of the access", "a power of two, 0 unknown or none"),
+            )
+        ),
         _optional(f"/{group}/count", "1", (axis,), what),
     ]
     cpus = [
@@ -124,6 +132,7 @@ def _pair(group: str, axis: str, first: str, second: str, what: str, timed: bool
         took = "Latency of these accesses of the takers, from leaving the thread to the answer."
         level = "Who served the taker, position in /axes/level: l2 is a sibling's line; upgrade, home and memory: copies had to go."
         columns += [_optional(f"/{group}/level", "1", (axis,), level), _optional(f"/{group}/latency_fs", "fs", (axis,), took)]
+        columns.append(_optional(f"/{group}/taker_lock", "1", (axis,), "Lock function that the access is part of, position in /locks; -1 none."))
         cpus.append(_optional(f"/cpu_{group}/latency_fs", "fs", (f"cpu_{axis}",), took))
     return columns + cpus
 
@@ -151,7 +160,7 @@ SHARING: tuple[Dataset, ...] = (
     _optional("/fields/latency_max_fs", "fs", ("field_use",), "Longest of them."),
     _optional("/fields/latency_operations", "1", ("field_use", "latency_bin"), "Those operations by latency."),
     _optional("/locks/kind", "", ("lock_use",), "Kind of the lock: ticket, tas, ttas, mcs, queued, spin, rwlock, seqlock."),
-    _optional("/locks/object", "1", ("lock_use",), "Object its word is in, position in /objects."),
+    _optional("/locks/object", "1", ("lock_use",), "Object its word is in, position in /objects; -1: locks that one function reaches by pointer."),
     _optional("/locks/field", "", ("lock_use",), "Field of the lock word; empty for an anonymous byte range."),
     _optional("/locks/offset_bytes", "B", ("lock_use",), "First byte of the lock word in the object."),
     _optional("/locks/size_bytes", "B", ("lock_use",), "Size of the lock word."),

@@ -33,10 +33,11 @@ the FIFO was full or their ring had no descriptor; paused_fs: time a sender was 
 waited for a descriptor; tx_frames, tx_bytes: sent, by the time their last bit left (segments count one by one); interrupts raised; doorbells:
 tail register writes; dma_writes, dma_reads: lines; arrived: frames that entered the FIFO."""
 
-PAIR_COLUMNS = ("kind", "address", "first", "second", "count", "latency_fs")
+PAIR_COLUMNS = ("kind", "address", "first", "second", "count", "latency_fs", "first_offset", "first_size", "second_offset", "second_size")
 """Columns of ``RunData.pairs``; kind is a PAIR_* value. address: first byte of the line, that of instance 0 where the instances of an
 object lie alike on their lines; first, second: micro-ops or threads, -1 unknown; latency_fs: of the takers' operations, from
-leaving the thread to the answer."""
+leaving the thread to the answer; offset, size: the bytes of the line that the micro-op touched (the size rounded up to a power of two), -1
+and 0 where there is none."""
 
 PAIR_TAKE, PAIR_KILL, PAIR_CPU_TAKE, PAIR_CPU_KILL = 1, 16, 17, 18
 """PAIR_TAKE + level: micro-op ``first`` got the line that ``second`` had used last (written since it came there, else fetched), served

@@ -21,9 +21,10 @@ def sharing(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
     use[used] = row_of
     function = np.append(workload.uops["func"].astype(np.int64), -1)
     data: dict[str, Value] = {"/run/pairs_lost": int(run.pairs_lost)}
-    data |= _pairs(run.pairs, use, function)
+    lock_rows, lock_of = _lock_rows(workload)
+    data |= _pairs(run.pairs, use, function, lock_of)
     data |= _field_columns(workload, run, used, row_of, len(rows))
-    data |= _locks(workload, run)
+    data |= _locks(workload, run, lock_rows)
     if run.log is not None:
         operation = np.append(workload.uops["op"].astype(np.int64), 0)
         data |= _log(run.log, run.log_lost, function, use, operation)
@@ -40,7 +41,7 @@ def _grouped(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return different, sums
 
 
-def _pairs(pairs: np.ndarray, use: np.ndarray, function: np.ndarray) -> dict[str, Value]:
+def _pairs(pairs: np.ndarray, use: np.ndarray, function: np.ndarray, lock_of: np.ndarray) -> dict[str, Value]:
     kind, address, first, second = pairs[:, :4].T
     data: dict[str, Value] = {}
     for group, a, b, chosen in (
@@ -50,9 +51,11 @@ def _pairs(pairs: np.ndarray, use: np.ndarray, function: np.ndarray) -> dict[str
         where, a_uop, b_uop = address[chosen], first[chosen], second[chosen]
         columns = [where, function[a_uop], use[a_uop], function[b_uop], use[b_uop]]
         names = ["address", f"{a}_function", f"{a}_use", f"{b}_function", f"{b}_use"]
+        columns += list(pairs[chosen, 6:].T)
+        names += [f"{who}_{what}_bytes" for who in (a, b) for what in ("offset", "size")]
         if group == "takes":
-            columns, names = [*columns, kind[chosen] - PAIR_TAKE], [*names, "level"]
-        keys, sums = _grouped(np.stack(columns, axis=1), pairs[chosen, 4:])
+            columns, names = [*columns, kind[chosen] - PAIR_TAKE, lock_of[a_uop]], [*names, "level", "taker_lock"]
+        keys, sums = _grouped(np.stack(columns, axis=1), pairs[chosen, 4:6])
         data |= {f"/{group}/{name}": np.ascontiguousarray(keys[:, i]) for i, name in enumerate(names)}
         data[f"/{group}/count"] = np.ascontiguousarray(sums[:, 0])
         if group == "takes":
@@ -86,9 +89,18 @@ def _field_columns(workload: CompiledWorkload, run: RunData, used: np.ndarray, r
     }
 
 
-def _locks(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
-    """One row per lock word and kind of lock."""
-    words = sorted({(use.kind, use.field) for use in workload.locks})
+def _lock_rows(workload: CompiledWorkload) -> tuple[list[tuple[str, int, str]], np.ndarray]:
+    """Rows of /locks as (kind, field or -1, site), and the row of each micro-op; index -1, no micro-op, is the last element."""
+    rows = sorted({(use.kind, use.field, use.site) for use in workload.locks})
+    lock_of = np.full(len(workload.uops) + 1, -1, np.int64)
+    if workload.uop_lock is not None:
+        row_of = np.array([rows.index((use.kind, use.field, use.site)) for use in workload.locks] + [-1], np.int64)
+        lock_of[:-1] = row_of[workload.uop_lock]
+    return rows, lock_of
+
+
+def _locks(workload: CompiledWorkload, run: RunData, words: list[tuple[str, int, str]]) -> dict[str, Value]:
+    """One row per lock word and kind of lock; of locks behind pointers, per function."""
     waited = dict.fromkeys(words, 0)
     if workload.uop_lock is not None:
         waiting = run.time_fs.sum(axis=0)
@@ -96,15 +108,15 @@ def _locks(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
         per_uop = waiting.sum(axis=1)
         for i, use in enumerate(workload.locks):
             if use.acquires:
-                waited[use.kind, use.field] += int(per_uop[workload.uop_lock == i].sum())
+                waited[use.kind, use.field, use.site] += int(per_uop[workload.uop_lock == i].sum())
     position = {o.name: i for i, o in enumerate(workload.objects)}
-    refs = [workload.fields[field] for _, field in words]
+    refs = [workload.fields[field] if field >= 0 else None for _, field, _ in words]
     return {
-        "/locks/kind": [kind for kind, _ in words],
-        "/locks/object": np.array([position[r.object] for r in refs], np.int64),
-        "/locks/field": [r.field for r in refs],
-        "/locks/offset_bytes": np.array([r.offset_bytes for r in refs], np.int64),
-        "/locks/size_bytes": np.array([r.size_bytes for r in refs], np.int64),
+        "/locks/kind": [kind for kind, *_ in words],
+        "/locks/object": np.array([-1 if r is None else position[r.object] for r in refs], np.int64),
+        "/locks/field": ["" if r is None else r.field for r in refs],
+        "/locks/offset_bytes": np.array([0 if r is None else r.offset_bytes for r in refs], np.int64),
+        "/locks/size_bytes": np.array([0 if r is None else r.size_bytes for r in refs], np.int64),
         "/locks/wait_fs": np.array([waited[word] for word in words], np.int64),
     }
 

@@ -562,8 +562,9 @@ class Builder:
         """Note which lock word the rows of a library function act on. By convention it is its first argument."""
         kind = lock_kind(name)
         word = inner.bindings.get(function.parameters[0].name) if kind else None
-        if isinstance(word, Address) and word.object is not None:
-            ref = word.ref or FieldRef(word.object, "", word.offset, word.size or 8)
+        if isinstance(word, Address):
+            named = word.object is not None and word.areg < 0
+            ref = (word.ref or FieldRef(str(word.object), "", word.offset, word.size or 8)) if named else None
             self.e.mark_lock(kind, ref, "unlock" not in name and "retry" not in name, start)
 
     def bind(self, inner: Frame, parameter: s.Parameter, arg: s.Expr, frame: Frame) -> int:

@@ -34,8 +34,9 @@ class LockUse:
     """What a lock function of the synchronisation library does to a lock word."""
 
     kind: str             # ticket, tas, ttas, mcs, queued, spin, rwlock, seqlock
-    field: int            # the lock word, index into CompiledWorkload.fields
+    field: int            # the lock word, index into CompiledWorkload.fields; -1: a pointer in a register leads to it
     acquires: bool        # False: it releases
+    site: str = ""        # behind a pointer: the function that uses it
 
 
 @dataclass(frozen=True)

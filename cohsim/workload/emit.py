@@ -120,14 +120,17 @@ class Emitter:
             self.fields.append(ref)
         return self._field_index[ref]
 
-    def mark_lock(self, kind: str, word: FieldRef, acquires: bool, start: int) -> None:
-        """The rows from ``start`` on are a lock function's, but for those of another one that it is made of."""
-        use = LockUse(kind, self.field_index(word), acquires)
+    def mark_lock(self, kind: str, word: FieldRef | None, acquires: bool, start: int) -> None:
+        """The rows from ``start`` on are a lock function's, but for those of another one that it is made of; all are if it has no accesses
+        of its own."""
+        own = [row for row in self.rows[start:] if row.lock < 0]
+        if not any(Op.LOAD <= row.op <= Op.SC for row in own):
+            return
+        use = LockUse(kind, self.field_index(word), acquires, self.func_names[own[0].func] if word is None else "")
         if use not in self.locks:
             self.locks.append(use)
-        for row in self.rows[start:]:
-            if row.lock < 0:
-                row.lock = self.locks.index(use)
+        for row in own:
+            row.lock = self.locks.index(use)
 
     # ---- registers
     def register(self) -> int:
