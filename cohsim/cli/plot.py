@@ -91,6 +91,18 @@ _of_one_run("transfers", "transfers", "Heat map of the lines that moved: which n
 _of_one_run("histogram", "histograms", "Latency histograms of memory operations, by the level that served them.")
 
 
+@plot_group.command("scaling")
+@click.argument("inputs", nargs=-1, required=True, metavar="SWEEP.h5 | A.h5 B.h5 ...")
+@_output
+def scaling_command(inputs: tuple[str, ...], output: str) -> None:
+    """Rate over CPUs, of a sweep or of several results, with the fitted Universal Scalability Law."""
+    from cohsim.report.plots.scaling import draw, of_results, of_sweep
+    from cohsim.sweep import load_sweep
+
+    scaling = of_sweep(load_sweep(inputs[0]), Path(inputs[0])) if len(inputs) == 1 else of_results(_results(inputs))
+    _draw(output, draw, scaling)
+
+
 @plot_group.command("latency")
 @click.argument("machine")
 @click.option(

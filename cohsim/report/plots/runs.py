@@ -97,11 +97,11 @@ def transfers(result: Result) -> Figure:
     per = f", {total / each:.1f} per {'packet' if summary['packet_rate_pps'] is not None else 'iteration'}" if each else ""
     figure = new_figure(5.6, 5.0, f"{heading(summary)}: lines taken from another node\n{total:,} in all{per}")
     moved = np.where(np.eye(len(moved), dtype=bool), np.nan, moved)  # inside a node nothing moves between nodes
-    _matrix(figure, figure.subplots(), moved, _node_names(result, len(moved)), ("had the line", "took it"), "lines moved", lambda v: count(int(v)))
+    _matrix(figure, figure.subplots(), moved, node_names(result, len(moved)), ("had the line", "took it"), "lines moved", lambda v: count(int(v)))
     return figure
 
 
-def _node_names(result: Result, nodes: int) -> list[str]:
+def node_names(result: Result, nodes: int) -> list[str]:
     """CPUs of each node that took part, as ranges; a node without any keeps its number."""
     node, cpu = result.array("/threads/node"), result.array("/threads/machine_cpu")
     names = []
