@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -88,8 +90,7 @@ def draw(scaling: Scaling) -> Figure:
     """Points with their 95 % interval where there are several seeds, and the fitted law as a dashed line."""
     figure = new_figure(8, 4.8, f"{scaling.title}: rate over CPUs, with the Universal Scalability Law")
     axes = figure.subplots()
-    for curve, colour in zip(scaling.curves, COLOURS, strict=False):
-        _curve(axes, curve, colour, scaling.unit)
+    handles = [h for curve, colour in zip(scaling.curves, COLOURS, strict=False) for h in _curve(axes, curve, colour, scaling.unit)]
     axes.set(xlabel="CPUs (hardware threads)", ylabel=f"rate, {scaling.unit}")
     axes.set_ylim(0, 1.08 * max(r.high or r.mean for c in scaling.curves for r in c.rates))
     axes.set_xlim(0, None)
@@ -98,26 +99,31 @@ def draw(scaling: Scaling) -> Figure:
         axes.set_xticks(counts)
     counts_on(axes.yaxis)
     bare(axes)
-    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.14))
+    axes.legend(handles=handles, fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.14))
     return figure
 
 
-def _curve(axes: Axes, curve: Measured, colour: str, unit: str) -> None:
+def _curve(axes: Axes, curve: Measured, colour: str, unit: str) -> list[Artist]:
+    """Draw one curve; the handles of its legend entries."""
     means = [rate.mean for rate in curve.rates]
     spread = [rate.half_width or 0.0 for rate in curve.rates]
     runs = max(rate.runs for rate in curve.rates)
     label = curve.label + (f", mean of {runs} seeds and 95 % interval" if runs > 1 else "")
-    axes.errorbar(curve.cpus, means, spread if any(spread) else None, fmt="o", color=colour, markersize=5, capsize=3, label=label)
+    points: Any = axes.errorbar(curve.cpus, means, spread if any(spread) else None, fmt="o", color=colour, markersize=5, capsize=3, label=label)
     fit = curve.fit()
     if fit is None:
         why = f"{len(curve.cpus)} CPU counts" if len(curve.cpus) < 3 else "a rate of 0"
-        axes.plot([], [], " ", label=f"no law fitted: {why}")
-        return
+        return [points, *axes.plot([], [], " ", label=f"no law fitted: {why}")]
     at = np.linspace(1, max(curve.cpus), 200)
-    axes.plot(at, fit.rate(at), "--", color=colour, linewidth=1.2, label=law(fit, unit))
+    return [points, *axes.plot(at, fit.rate(at), "--", color=colour, linewidth=1.2, label=law(fit, unit))]
 
 
 def law(fit: UslFit, unit: str) -> str:
     """The fitted law in words."""
-    peak = f"highest at {fit.peak:.1f} CPUs, {count(fit.peak_rate, unit)}" if fit.peak is not None else "never falls"
+    if fit.sigma >= 1:  # then even the second CPU costs more than it brings
+        peak = "falls from the second CPU on"
+    elif fit.peak is None:
+        peak = "never falls"
+    else:
+        peak = f"highest at {fit.peak:.1f} CPUs, {count(fit.peak_rate, unit)}"
     return f"law: contention σ {fit.sigma:.3g}, coherence κ {fit.kappa:.3g}, {peak}; R² {fit.r_squared:.3f}"
