@@ -14,6 +14,7 @@ import synthetic
 
 from cohsim.cli.main import main
 from cohsim.experiment import prepare
+from cohsim.report.c2c import shared_lines
 from cohsim.report.html import render_page
 from cohsim.report.story import Story, command_of, fields_on, tell
 from cohsim.results.build import build_result
@@ -115,7 +116,9 @@ def test_readers_beside_a_written_field_are_false_sharing_and_the_suggested_comm
     assert re.search(r"rt6i_gateway .*only read, by .*ip6_finish_output2.*\(false sharing\)", text(told))
     fields = {f.name: f for f in fields_on(real, summarize(real)["lines"][0])}
     assert fields["rt6i_gateway"].writes == 0 and fields["dst.__refcnt"].writes > 0
-    command = shlex.split(told.suggestions[0].command)
+    alone, apart = (shlex.split(suggestion.command) for suggestion in told.suggestions)
+    assert alone[-2:] == ["--layout", "rt6_info.dst.__refcnt:own-line"], "the costliest field"
+    command = apart
     assert command[:2] == ["cohsim", "run"] and "rt6_info.rt6i_gateway:own-line" in command
     assert main([*command[1:], "--json", "-"]) == 0
     assert "route+128" not in json.loads(capsys.readouterr().out)["lines"][0]["fields"]
@@ -149,6 +152,27 @@ def test_tables_hold_the_figures(result: Result) -> None:
     field = next(row for row in cells(page, "fields") if row[0] == "route.refcnt")
     assert field[1] == "dst_release (atomic_inc)" and field[3:6] == ["2,200", "0", "2,200"]
     assert [row[:4] for row in cells(page, "threads")] == [["1", "1", "1", "100.00 %"], ["0", "0", "0", "60.00 %"]]
+
+
+def test_page_says_who_took_the_line_and_the_verdict() -> None:
+    real = prepare("corei7", "micro/atomic_inc", cpus=4, warmup_ns=0.0, measure_ns=20_000.0).run()
+    line = shared_lines(real)[0]
+    page = render_page(real)
+    assert f"Verdict on counter+0: {line.verdict}. {line.reason}" in page
+    assert cells(page, "lines")[0][10] == line.verdict == "true sharing"
+    shown = cells(page, "takes")
+    assert sum(int(row[4].replace(",", "")) for row in shown if row[0] == "counter+0") == sum(take.count for take in line.takers) > 0
+    assert shown[0][1:3] == ["increment: counter.count"] * 2 and shown[0][7] == "yes"
+    charts = json.loads(re.search(r'id="charts">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    matrix = next(heat for heat in charts["heats"] if heat["id"] == "takes-0")
+    assert sum(map(sum, matrix["values"])) == sum(take.count for take in line.cpu_takers if take.holder >= 0)
+
+
+def test_file_of_an_older_cohsim_still_gives_a_page(result: Result) -> None:
+    old = Result({path: value for path, value in result.data.items() if not path.startswith("/takes/")}, result.host)
+    page = render_page(old)
+    assert "This file does not say who took lines from whom" in page and 'id="table-takes"' not in page
+    assert cells(page, "lines")[0][0] == "route+64"
 
 
 def test_page_is_one_file_that_fetches_nothing(result: Result) -> None:

@@ -13,6 +13,7 @@ from cohsim import core_to_core
 from cohsim.cli.main import main
 from cohsim.errors import InputError
 from cohsim.experiment import prepare
+from cohsim.report.c2c import shared_lines
 from cohsim.report.plots import canvas, runs, scaling
 from cohsim.results.hdf5 import write_result
 from cohsim.results.result import Result
@@ -64,6 +65,19 @@ def test_transfers_are_those_between_nodes(result: Result) -> None:
     assert drawn[0, 1] == 700 and drawn[1, 0] == 600
     assert drawn.mask.tolist() == [[True, False], [False, True]]
     assert sorted(text.get_text() for text in axes.texts) == ["600", "700"]
+
+
+def test_takes_of_a_line_are_those_that_were_recorded() -> None:
+    real = prepare("corei7", "micro/atomic_inc", cpus=3, warmup_ns=0.0, measure_ns=5_000.0).run()
+    line = next(line for line in shared_lines(real) if line.label == "counter+0")
+    expected = np.zeros((3, 3))
+    for take in line.cpu_takers:
+        if take.holder >= 0:
+            expected[take.holder, take.taker] += take.count
+    drawn = runs.takes(real, "counter+0").axes[0].images[0].get_array()
+    assert drawn.filled(0).tolist() == expected.tolist() and expected.sum() > 20
+    with pytest.raises(InputError, match="no line 'counter0'; did you mean 'counter.0'"):
+        runs.takes(real, "counter0")
 
 
 def test_histograms_have_a_panel_for_each_level_that_served(tmp_path: Path) -> None:

@@ -87,8 +87,22 @@ def _of_one_run(name: str, drawing: str, text: str) -> None:
 
 
 _of_one_run("utilization", "utilization", "Time of every CPU, stacked by category.")
-_of_one_run("transfers", "transfers", "Heat map of the lines that moved: which node had them, which took them.")
 _of_one_run("histogram", "histograms", "Latency histograms of memory operations, by the level that served them.")
+
+
+@plot_group.command("transfers")
+@click.argument("result", metavar="OUT.h5")
+@click.option("--line", metavar="LINE", help="One line, CPU by CPU, by its name in the reports: route+128.")
+@_output
+def transfers_command(result: str, line: str | None, output: str) -> None:
+    """Heat map of the lines that moved: which node had them, which took them; or who took one line."""
+    from cohsim.report.plots.runs import takes, transfers
+
+    one = _results((result,))[0]
+    if line is None:
+        _draw(output, transfers, one)
+    else:
+        _draw(output, takes, one, line)
 
 
 @plot_group.command("scaling")

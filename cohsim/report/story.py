@@ -219,18 +219,21 @@ def fields_on(result: Result, line: dict[str, Any]) -> list[FieldOnLine]:
 
 
 def _suggestions(result: Result, line: dict[str, Any], fields: Sequence[FieldOnLine]) -> tuple[Suggestion, ...]:
-    """Layouts to try: readers apart from the written bytes. Only where both are on the line."""
-    if result.settings["recorded"]:
-        return ()
+    """Layouts to try: the costliest field alone, and the readers away from what is written. Only where something else is on the line."""
     written = [f for f in fields if f.writes]
-    readers = [f for f in fields if not f.writes and f.loads]
-    if not written or not readers:
+    if result.settings["recorded"] or not written or len(fields) < 2:
         return ()
     name = line["object"].removesuffix("[*]")
     struct = result.names("/objects/struct")[result.names("/objects/name").index(name)]
-    moves = [f"{struct}.{field.name}:own-line" for field in readers[:2]]
-    question = f"What is it worth to move {_names({f.name: None for f in readers[:2]})} away from what is written?"
-    return (Suggestion(question, command_of(result, [part for move in moves for part in ("--layout", move)])),)
+
+    def try_moving(question: str, moved: Sequence[FieldOnLine]) -> Suggestion:
+        return Suggestion(question, command_of(result, [word for f in moved for word in ("--layout", f"{struct}.{f.name}:own-line")]))
+
+    found = [try_moving(f"What is it worth to give {fields[0].name}, the costliest field of the line, a line of its own?", fields[:1])]
+    readers = [f for f in fields if not f.writes and f.loads][:2]
+    if readers and readers != [fields[0]]:
+        found.append(try_moving(f"What is it worth to move {_names({f.name: None for f in readers})} away from what is written?", readers))
+    return tuple(found)
 
 
 def command_of(result: Result, more: Sequence[str] = ()) -> str:

@@ -147,7 +147,9 @@
     const height = chart.rows.length * step + foot;
     const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "group", "aria-label": chart.title});
     const strength = v => v <= 0 ? 0 : chart.log ? 0.12 + 0.88 * Math.log(v) / Math.max(Math.log(most), 1e-9) : v / most;
-    const same = chart.rows === chart.columns || chart.rows.join("\n") === chart.columns.join("\n");
+    const short = v => v >= 1e6 ? `${(v / 1e6).toFixed(1)}M` : v >= 1e4 ? `${Math.round(v / 1e3)}k` : v >= 1e3 ? `${(v / 1e3).toFixed(1)}k` : String(v);
+    const roomy = step >= 16 && Math.max(...flat.map(v => wide(short(v)))) < column - 3;      // all numbers or none
+    const same = chart.rows.join("\n") === chart.columns.join("\n");
     chart.rows.forEach((row, r) => {
       make("text", {x: left - 6, y: r * step + step / 2 + 4, "text-anchor": "end"}, svg, shorten(row, left - 8));
       chart.columns.forEach((name, c) => {
@@ -158,9 +160,8 @@
           style: `fill: color-mix(in srgb, var(--heat) ${Math.round(100 * s)}%, var(--shade))`}, svg);
         if (v) { cell.setAttribute("tabindex", 0); explainFocus(cell, text); }
         explain(cell, text);
-        const label = v >= 1e6 ? `${(v / 1e6).toFixed(1)}M` : v >= 1e4 ? `${Math.round(v / 1e3)}k` : v >= 1e3 ? `${(v / 1e3).toFixed(1)}k` : String(v);
-        if (v && wide(label) < column - 5 && step >= 16)
-          make("text", {x: left + (c + 0.5) * column, y: r * step + step / 2 + 4, "text-anchor": "middle", "pointer-events": "none", style: s > 0.7 ? "fill: #ffffff" : ""}, svg, label);
+        if (v && roomy)
+          make("text", {x: left + (c + 0.5) * column, y: r * step + step / 2 + 4, "text-anchor": "middle", "pointer-events": "none", style: s > 0.7 ? "fill: #ffffff" : ""}, svg, short(v));
       });
     });
     const every = Math.ceil(chart.columns.length * 16 / Math.max(width - left, 1));

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cohsim.errors import InputError
-from cohsim.report.c2c import SharedLine, shared_lines
+from cohsim.report.c2c import SharedLine, Verdict, shared_lines
 from cohsim.report.palette import CATEGORY_COLOURS
 from cohsim.report.plots.runs import node_names, rate
 from cohsim.report.story import command_of, tell
@@ -24,6 +24,7 @@ from cohsim.results.summary import summarize
 
 FIRST_ROWS = 20  # rows of a table before "show all"
 PROFILE_BARS = 14
+MOST_MATRICES = 3  # lines whose takers are drawn CPU by CPU
 MEANING = {**CATEGORY_MEANING, "idle": "nothing to do"}
 NOT_RECORDED = "This file does not say who took lines from whom; run again with this cohsim to have it."
 
@@ -87,7 +88,7 @@ def _shared(result: Result) -> list[SharedLine] | None:
     """Who took which line from whom; None where the file does not have it."""
     try:
         return shared_lines(result)
-    except (InputError, NotImplementedError):
+    except InputError:
         return None
 
 
@@ -311,7 +312,8 @@ def _transfer_heats(result: Result, shared: list[SharedLine] | None) -> list[dic
     heats = [_matrix("transfers", "Lines that moved between nodes", "Row: who had the line. Column: who took it.", names, moved.tolist(), "lines")]
     if shared:
         cpus = [str(cpu) for cpu in result.array("/threads/machine_cpu").tolist()]
-        for number, line in enumerate(line for line in shared[:3] if line.take_count):
+        matter = [line for line in shared if line.take_count and line.verdict != Verdict.DOES_NOT_MATTER]
+        for number, line in enumerate(matter[:MOST_MATRICES]):
             values = np.zeros((len(cpus), len(cpus)), np.int64)
             for take in line.cpu_takers:
                 if take.holder >= 0:
