@@ -112,8 +112,6 @@ def run_command(
         "lookahead": not no_lookahead,
         "check": check,
         "load_pps": None if load == MAX_NO_LOSS else load,
-        "log_lines": log_lines,
-        "log_events": log_events,
     }
     if load == MAX_NO_LOSS and seeds is not None:
         raise InputError(Problem("--load", f"{MAX_NO_LOSS} searches with one seed", "leave --seeds out, or give the rate that was found"))
@@ -122,6 +120,7 @@ def run_command(
             raise InputError(Problem("--output", "holds one run, --seeds makes several", "use cohsim sweep --seeds N -o FILE for all of them"))
         _several(machine, workload, inputs, range(seed, seed + seeds), cpu, json_target, top, progress)
         return
+    inputs |= {"log_lines": log_lines, "log_events": log_events}  # of one run with a file; points of several have none
     experiment = prepare(machine, workload, seed=seed, **inputs)
     check_cpu(cpu, experiment.settings.cpus)
     trials = None
