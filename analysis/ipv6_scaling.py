@@ -226,7 +226,7 @@ def _draw_rate(axis: Axes, rows: list[Row]) -> None:
     errors = {r.cpus: r.relative for r in rows if r.relative is not None}
     for cpus, gbps in points.items():
         label = role(cpus) + (f"\nerror {errors[cpus]:+.1%}" if cpus in errors else "")
-        axis.annotate(label, (cpus, gbps), (0, -11), textcoords="offset points", ha="center", va="top", fontsize=8, color=PUBLISHED)
+        axis.annotate(label, (cpus, gbps), (-8, -3), textcoords="offset points", ha="right", va="top", fontsize=8, color=PUBLISHED)
     axis.set(xlabel="CPUs (hardware threads)", ylabel="forwarding rate, Gbit/s", title="IPv6 forwarding, T4240", xlim=(0, 27))
     axis.set_ylim(0, 1.15 * max([r.simulated or 0.0 for r in rows] + list(points.values())))
     axis.set_xticks(sorted({r.cpus for r in rows} | set(points)))

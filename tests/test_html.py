@@ -82,6 +82,25 @@ def test_no_line_no_limit() -> None:
     assert "Its busiest function is dst_release" in text(told) and not told.suggestions
 
 
+def test_spinning_is_a_limit_of_its_own() -> None:
+    """Nobody waits long for a line, but dst_release spins 800 of 2000 us: a lock, not a line."""
+    data = busy()
+    issue, spin = CATEGORIES.index("issue"), CATEGORIES.index("spin")
+    for cpu in (0, 1):
+        data.time_fs[cpu, 3, spin], data.time_fs[cpu, 3, issue] = data.time_fs[cpu, 3, issue], 0
+    data.line_stats[:, LINE_STATS.index("stall_fs")] //= 20
+    told = story(synthetic.result(data))
+    assert told.headline == "Waiting for each other limits this run: dst_release spins 40.0 % of busy time"
+
+
+def test_lock_that_cpus_spin_at_is_named() -> None:
+    real = prepare("corei7", "micro/spinlock", cpus=8, variants=["ticket"], warmup_ns=5_000.0, measure_ns=50_000.0).run()
+    page = render_page(real)
+    lock = max((line for line in shared_lines(real) if line.lock), key=lambda line: line.lock.queue_length)  # type: ignore[union-attr]
+    assert "Waiting for each other limits this run: ticket_lock spins" in page
+    assert f"At the ticket lock lock.word, on line lock+0, {lock.lock.queue_length:.1f} CPUs wait on average." in page  # type: ignore[union-attr]
+
+
 def test_line_that_nobody_takes_away_is_not_called_shared() -> None:
     data = busy()
     for name in ("transfers_near", "transfers_far", "remote_dirty", "invalidations"):

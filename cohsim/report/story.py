@@ -54,8 +54,10 @@ class Story:
     suggestions: tuple[Suggestion, ...]
 
 
-def tell(result: Result, summary: dict[str, Any], explanation: str = "") -> Story:
-    """The story of a run; ``summary`` is ``summarize(result)`` of all CPUs. ``explanation``: verdict on the hottest line, if one is known."""
+def tell(result: Result, summary: dict[str, Any], explanation: str = "", lock: str = "") -> Story:
+    """The story of a run; ``summary`` is ``summarize(result)`` of all CPUs. ``explanation``: verdict on the hottest line, if one is known;
+    ``lock``: what is known of the lock that most CPUs wait at.
+    """
     lines = summary["lines"]
     worst = lines[0] if lines and lines[0]["stall_share"] >= MATTERS else None
     limited = worst is not None and worst["stall_share"] >= LIMITS
@@ -71,6 +73,12 @@ def tell(result: Result, summary: dict[str, Any], explanation: str = "") -> Stor
         idle = _percent(1 - summary["cpu_utilization"])
         headline = f"Nothing limits this run: its CPUs wait for work {idle} of the time"
         paragraphs.append("The offered load decides the rate. To find a limit, offer more or use fewer CPUs.")
+    elif summary["time_shares"]["spin"] >= max(LIMITS, worst["stall_share"] if worst is not None else 0.0):
+        where, share = _spinning(result)
+        headline = f"Waiting for each other limits this run: {where} spins {_percent(share)} of busy time"
+        loops = _percent(summary["time_shares"]["spin"])
+        paragraphs += [f"CPUs spend {loops} of busy time in wait loops; those of {where} take {_percent(share)}.", lock]
+        paragraphs.append("What the holder does while the others wait, and how the lock moves, decides the rate.")
     elif limited:
         assert worst is not None
         headline = f"One cache line limits this run: {line_name(worst)} takes {_percent(worst['stall_share'])} of busy time"
@@ -107,7 +115,12 @@ def _what(summary: dict[str, Any]) -> str:
     if summary["packet_rate_pps"] is not None:
         rate = f"{count(summary['packet_rate_pps'], 'packet/s')} ({summary['throughput_bps'] / 1e9:.3f} Gbit/s)"
         offered = summary["received"] + summary["dropped"]
-        lost = f", and {_percent(summary['dropped'] / offered)} of the offered packets find their queue full" if summary["dropped"] else ""
+        if not summary["dropped"]:
+            lost = ""
+        elif summary["nics"]:
+            lost = f"; {summary['dropped']:,} packets were dropped"
+        else:
+            lost = f", and {_percent(summary['dropped'] / offered)} of the offered packets find their queue full"
         return f"{head} forwards {rate}{cost}{lost}."
     if not summary["iterations"]:
         return f"{head}: {summary['measured_ns'] / 1e3:,.0f} us were measured."
@@ -133,12 +146,21 @@ def _saturated_alone(result: Result, summary: dict[str, Any]) -> str | None:
     return f"One CPU limits this run: CPU {cpu} is busy {_percent(float(busy[full[0]]))} of the time, the others {_percent(others)}"
 
 
+def _spinning(result: Result) -> tuple[str, float]:
+    """Function (atomics inside their callers) that spins most, and the share of busy time of all CPUs it spins."""
+    names = result.names("/axes/category")
+    time = result.array("/functions/time_fs").sum(axis=0)
+    busy = int(time.sum() - time[:, names.index("idle")].sum()) or 1
+    most = int(time[:, names.index("spin")].argmax())
+    return result.names("/functions/name")[most], int(time[most, names.index("spin")]) / busy
+
+
 def _where_time_goes(summary: dict[str, Any], worst: dict[str, Any] | None) -> str:
     shares = sorted(summary["time_shares"].items(), key=lambda item: -item[1])[:2]
     parts = " and ".join(f"{_percent(share)} goes to {CATEGORY_MEANING[name]} ({name})" for name, share in shares if share > 0.005)
     top = summary["functions"][0] if summary["functions"] else None
     where = f" Its busiest function is {top['name']} with {_percent(top['share'])}." if top else ""
-    line = "" if worst is None else f" The worst line, {line_name(worst)}, takes {_percent(worst['stall_share'])}: removing it would not change much."
+    line = "" if worst is None else f" The worst line, {line_name(worst)}, takes {_percent(worst['stall_share'])}."
     return f"Of busy time, {parts}.{where}{line}" if parts else ""
 
 

@@ -24,6 +24,7 @@ from cohsim.results.summary import summarize
 
 FIRST_ROWS = 20  # rows of a table before "show all"
 PROFILE_BARS = 14
+SMALLEST_QUEUE = 0.1  # CPUs that wait at a lock on average, below which it is not worth a sentence
 MOST_MATRICES = 3  # lines whose takers are drawn CPU by CPU
 MEANING = {**CATEGORY_MEANING, "idle": "nothing to do"}
 NOT_RECORDED = "This file does not say who took lines from whom; run again with this cohsim to have it."
@@ -74,7 +75,7 @@ def render_page(result: Result) -> str:
         style=style,
         script=script,
         summary=summary,
-        story=tell(result, summary, explanation),
+        story=tell(result, summary, explanation, _lock(shared)),
         notices=[line.removeprefix("note: ") for line in notices(summary)],
         facts=_facts(summary),
         tables=_tables(result, summary, shared),
@@ -92,6 +93,15 @@ def _shared(result: Result) -> list[SharedLine] | None:
         return None
 
 
+def _lock(shared: list[SharedLine] | None) -> str:
+    """The lock most CPUs wait at, in a sentence; empty if none is known or nobody waits."""
+    line = max((line for line in shared or [] if line.lock is not None), key=lambda line: line.lock.queue_length if line.lock else 0.0, default=None)
+    if line is None or line.lock is None or line.lock.queue_length < SMALLEST_QUEUE:
+        return ""
+    lock = line.lock
+    return f"At the {lock.kind} lock {lock.field}, on line {line.label}, {lock.queue_length:.1f} CPUs wait on average."
+
+
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """The headline figures."""
     each = summary["ns_per_iteration_per_cpu"]
@@ -99,7 +109,7 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [("rate", rate(summary)), (f"one {one}, per CPU", nanoseconds(each) if each is not None else "–")]
     facts.append(("CPU utilization", f"{100 * summary['cpu_utilization']:.1f} %"))
     if summary["dropped"] is not None:
-        facts.append(("dropped on receipt", f"{summary['dropped']:,}"))
+        facts.append(("dropped", f"{summary['dropped']:,}"))
     facts.append(("measured", f"{summary['measured_ns'] / 1e3:,.0f} µs after {summary['warmup_ns'] / 1e3:,.0f} µs of warm-up"))
     return facts
 
