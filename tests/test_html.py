@@ -144,11 +144,11 @@ def test_readers_beside_a_written_field_are_false_sharing_and_the_suggested_comm
 
 
 def test_command_repeats_the_run() -> None:
-    settings = {"cpus": 2, "pin": (3, 1), "variants": ("rcu_table",), "overrides": ("caches.l2.hit=14 cycles",), "seed": 5}
+    settings = {"cpus": 2, "pin": (3, 1), "variants": ("rcu_table",), "overrides": ("caches.l2.hit=14 cycles",), "seed": 5, "load_pps": 2.5e6}
     again = command_of(prepare("t4240", "ipv6_fwd", measure_ns=5000.0, warmup_ns=0.0, **settings).run())
     assert shlex.split(again) == [
         *("cohsim", "run", "t4240", "ipv6_fwd", "--cpus", "2", "--pin", "3,1", "--variant", "rcu_table"),
-        *("--set", "caches.l2.hit=14 cycles", "--warmup", "0ns", "--measure", "5000ns", "--seed", "5"),
+        *("--set", "caches.l2.hit=14 cycles", "--warmup", "0ns", "--measure", "5000ns", "--load", "2500000pps", "--seed", "5"),
     ]
 
 

@@ -112,6 +112,8 @@ def run_command(
         "lookahead": not no_lookahead,
         "check": check,
         "load_pps": None if load == MAX_NO_LOSS else load,
+        "log_lines": log_lines,
+        "log_events": log_events,
     }
     if load == MAX_NO_LOSS and seeds is not None:
         raise InputError(Problem("--load", f"{MAX_NO_LOSS} searches with one seed", "leave --seeds out, or give the rate that was found"))
@@ -120,7 +122,6 @@ def run_command(
             raise InputError(Problem("--output", "holds one run, --seeds makes several", "use cohsim sweep --seeds N -o FILE for all of them"))
         _several(machine, workload, inputs, range(seed, seed + seeds), cpu, json_target, top, progress)
         return
-    inputs |= {"log_lines": log_lines, "log_events": log_events}  # of one run with a file; points of several have none
     experiment = prepare(machine, workload, seed=seed, **inputs)
     check_cpu(cpu, experiment.settings.cpus)
     trials = None
@@ -179,7 +180,8 @@ def _several(
     from cohsim.sweep import Point, run_points
     from cohsim.sweep.point import DONE
 
-    points = [Point(machine, workload, seed=seed, cpu=cpu, **inputs) for seed in seeds]
+    decisive = {name: value for name, value in inputs.items() if not name.startswith("log_")}  # a log needs --output, which is refused
+    points = [Point(machine, workload, seed=seed, cpu=cpu, **decisive) for seed in seeds]
     points[0].prepare()  # input errors, before any process is started
     with progress_bar(f"{workload} on {machine}, {len(points)} seeds", progress) as advance:
         outcomes = run_points(points, None, None if advance is None else lambda done, all_: advance(done / all_))

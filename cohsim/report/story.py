@@ -264,12 +264,13 @@ def command_of(result: Result, more: Sequence[str] = ()) -> str:
     words = ["cohsim", "run", s["machine_file"], s["workload_file"], "--cpus", str(s["cpus"])]
     if list(s["pin"]) != list(range(s["cpus"])):
         words += ["--pin", ",".join(map(str, s["pin"]))]
-    for option, key in (("--variant", "variants"), ("--layout", "layouts"), ("--set", "overrides")):
-        for value in s[key]:
+    for option, key in (("--variant", "variants"), ("--layout", "layouts"), ("--lock", "locks"), ("--isa", "isa_options"), ("--set", "overrides")):
+        for value in s.get(key, ()):
             words += [option, value]
-    for option, key in (("--kernel", "kernel"), ("--warmup", "warmup_ns"), ("--measure", "measure_ns")):
-        if s[key] is not None:
-            words += [option, s[key] if option == "--kernel" else f"{s[key]:g}ns"]
+    single = (("--kernel", "kernel", None), ("--warmup", "warmup_ns", "ns"), ("--measure", "measure_ns", "ns"), ("--load", "load_pps", "pps"))
+    for option, key, unit in single:
+        if s.get(key) is not None:
+            words += [option, s[key] if unit is None else f"{s[key]:.10g}{unit}"]
     if s["seed"] != 1:
         words += ["--seed", str(s["seed"])]
     return shlex.join([*words, *more])
