@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import comparison
 import published
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,8 +28,9 @@ from cohsim.results.summary import summarize
 
 VIEWS = (("functions", "atomics inside their callers", published.IPV6_INLINED),
          ("primitives", "atomics on their own", published.IPV6_DEINLINED))
+DEFAULT_JOBS = 2
 DEFAULT_CPUS = (1, 2, 4, 8, 12, 16, 20, 24)
-SIMULATED, PUBLISHED, ON_WIRE = "#1f5fa8", "#d1701c", "#e7b58a"
+SIMULATED, PUBLISHED, ON_WIRE = comparison.EMULATED, comparison.MEASURED, "#e7b58a"
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ def draw(rows: list[Row], path: Path) -> None:
     widest = max((100 * max(r.simulated or 0.0, r.published or 0.0) for r in shares), default=0.0)
     for axis, cpus in zip(axes[0][1:], columns, strict=True):
         _draw_shares(axis, [r for r in shares if r.cpus == cpus], cpus, 1.1 * widest)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=comparison.DPI, metadata={"Software": None})
 
 
 def _draw_rate(axis: Axes, rows: list[Row]) -> None:
@@ -221,9 +223,10 @@ def _draw_rate(axis: Axes, rows: list[Row]) -> None:
     axis.plot(list(points), list(points.values()), "D", color=PUBLISHED, markersize=8, label="published, 78-byte frames")
     axis.plot(list(points), [g * on_wire for g in points.values()], "D", markerfacecolor="none", color=ON_WIRE, markersize=8,
               label="published, if 20 B on the wire count")
+    errors = {r.cpus: r.relative for r in rows if r.relative is not None}
     for cpus, gbps in points.items():
-        label = "calibration point" if role(cpus) == "calibrated" else "to be predicted"
-        axis.annotate(label, (cpus, gbps), (0, 9), textcoords="offset points", ha="center", fontsize=8, color=PUBLISHED)
+        label = role(cpus) + (f"\nerror {errors[cpus]:+.1%}" if cpus in errors else "")
+        axis.annotate(label, (cpus, gbps), (-8, -3), textcoords="offset points", ha="right", va="top", fontsize=8, color=PUBLISHED)
     axis.set(xlabel="CPUs (hardware threads)", ylabel="forwarding rate, Gbit/s", title="IPv6 forwarding, T4240", xlim=(0, 27))
     axis.set_ylim(0, 1.15 * max([r.simulated or 0.0 for r in rows] + list(points.values())))
     axis.set_xticks(sorted({r.cpus for r in rows} | set(points)))
@@ -245,6 +248,29 @@ def _draw_shares(axis: Axes, rows: list[Row], cpus: int, limit: float) -> None:
     axis.legend(fontsize=8, loc="lower right")
 
 
+def produce(out: Path) -> comparison.Comparison:
+    """Run the default CPU counts (results are kept in ``out``/results); write the table, the figures as CSV and the picture."""
+    summaries = read_summaries(simulate_all(DEFAULT_CPUS, out / "results", [], DEFAULT_JOBS), None)
+    rows = compare(summaries)
+    _write(rows, summaries, out)
+    headlines = [comparison.Row(f"IPv6 forwarding, {r.cpus} threads", "Gbit/s", r.published, r.simulated or 0.0, role(r.cpus), 2)
+                 for r in rows if r.quantity == "rate" and r.published is not None]
+    predicted = max(published.IPV6_GBPS)
+    headlines += [comparison.Row(f"`{r.name}`, {r.cpus} threads", "% of cycles", 100 * r.published, 100 * (r.simulated or 0.0), role(r.cpus))
+                  for r in rows if r.quantity == "primitives" and r.cpus == predicted and r.published is not None]
+    return comparison.Comparison("ipv6_scaling", "IPv6 forwarding on the T4240", published.IPV6_SOURCE, headlines, headlines,
+                                 pictures=["ipv6_scaling.png"])
+
+
+def _write(rows: list[Row], summaries: dict[int, dict[str, Any]], output: Path) -> str:
+    """The three files; returns the Markdown."""
+    text = markdown(rows, summaries)
+    (output / "ipv6_scaling.md").write_text(text, encoding="utf-8")
+    write_csv(rows, output / "ipv6_scaling.csv")
+    draw(rows, output / "ipv6_scaling.png")
+    return text
+
+
 # -------------------------------------------------------------------------------------------------------------- command
 
 def _cpu_counts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
@@ -263,7 +289,7 @@ def _cpu_counts(_ctx: click.Context, _param: click.Parameter, value: str) -> tup
 @click.option("--variant", "variants", multiple=True, help="Variant of the workload, for new runs; repeatable.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Machine value, for new runs; repeatable.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of new runs.")
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=DEFAULT_JOBS, show_default=True, help="Runs at a time.")
 def main(results: tuple[Path, ...], output: Path, cpus: tuple[int, ...], cpu: int | None, variants: tuple[str, ...],
          overrides: tuple[str, ...], seed: int, jobs: int) -> None:
     """Compare simulated IPv6 forwarding with the published report.
@@ -278,11 +304,7 @@ def main(results: tuple[Path, ...], output: Path, cpus: tuple[int, ...], cpu: in
     paths = list(results) or simulate_all(cpus, output / "results", options, jobs)
     summaries = read_summaries(paths, cpu)
     rows = compare(summaries)
-    text = markdown(rows, summaries)
-    (output / "ipv6_scaling.md").write_text(text, encoding="utf-8")
-    write_csv(rows, output / "ipv6_scaling.csv")
-    draw(rows, output / "ipv6_scaling.png")
-    click.echo(text, nl=False)
+    click.echo(_write(rows, summaries, output), nl=False)
 
 
 if __name__ == "__main__":

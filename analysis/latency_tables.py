@@ -1,19 +1,22 @@
 """Published latencies of Nehalem against the emulator: loads by level and by state, hand-offs, a contended counter.
 
-    python analysis/latency_tables.py                            # writes docs/validation-latency.md
+    python analysis/latency_tables.py                            # writes docs/validation-latency.md; all.py writes it and a picture
     python analysis/latency_tables.py -o FILE
 
 Every emulated figure comes from running a workload (no figure is read out of a machine file); the measured ones carry their source.
 """
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import click
+import comparison
 import numpy as np
+from matplotlib.figure import Figure
 
 from cohsim.experiment import Experiment, prepare
 from cohsim.machine import compile_machine, load_machine
@@ -117,33 +120,70 @@ NANOSECONDS = (
 )
 
 
-def table(rows: tuple[Row, ...], unit: str) -> Iterator[str]:
+def run_all(rows: tuple[Row, ...]) -> list[tuple[Row, float]]:
+    """Each row with what the emulator gives."""
+    return [(row, row.emulate()) for row in rows]
+
+
+def table(rows: list[tuple[Row, float]], unit: str) -> Iterator[str]:
     """Markdown lines: measured, emulated, error."""
     yield f"| load, line or operation | measured ({unit}) | emulated ({unit}) | error | source |"
     yield "|---|---|---|---|---|"
-    for row in rows:
-        emulated = row.emulate()
+    for row, emulated in rows:
         yield f"| {row.what} | {row.measured:g} | {emulated:.1f} | {emulated / row.measured - 1:+.1%} | {row.source} |"
 
 
-def document() -> str:
+def document(cycles: list[tuple[Row, float]], nanoseconds: list[tuple[Row, float]]) -> str:
     """The text of docs/validation-latency.md."""
     head = ["# Latencies: published and emulated", "",
             "Written by `analysis/latency_tables.py`, which runs the emulator for every figure. Loads: `machines/corei7.yaml` (i7-920), from",
             "dispatch to use. The machine file states most of these totals, so that this table shows that the stages the core executes add up to",
             "them on their own; hand-offs and the counter are not stated anywhere, except that the split of the L3 path was calibrated with the",
             "counter at two CPUs.", "", "## Loads, core cycles", ""]
-    return "\n".join([*head, *table(CYCLES, "cycles"), "", "## Memory, hand-offs and a contended counter, nanoseconds", "",
+    return "\n".join([*head, *table(cycles, "cycles"), "", "## Memory, hand-offs and a contended counter, nanoseconds", "",
                       "All but memory on `machines/xeon_x5550.yaml` (2.67 GHz; the perfbook machine has two sockets, CPUs 0 to 3 are",
                       "taken to be one).", "",
-                      *table(NANOSECONDS, "ns"), ""])
+                      *table(nanoseconds, "ns"), ""])
+
+
+def produce(out: Path) -> comparison.Comparison:
+    """Run everything; write the table (as in docs/) and the picture."""
+    cycles, nanoseconds = run_all(CYCLES), run_all(NANOSECONDS)
+    rows = [comparison.Row(row.what, unit, row.measured, emulated, "see the table", 1)
+            for unit, part in (("cycles", cycles), ("ns", nanoseconds)) for row, emulated in part]
+    names = ("compare-and-swap between cores, one way", "compare-and-swap between siblings, one way")
+    shown = [next(row for row in rows if row.what == name) for name in names]
+    found = comparison.Comparison("latency_tables", "Latencies of Nehalem", "see the last column of the table", rows,
+                                  [dataclasses.replace(row, role="predicted") for row in shown])
+    done = comparison.write(found, draw(cycles, nanoseconds), out)
+    picture = f"\n![]({done.pictures[0]})\n"
+    (out / "latency_tables.md").write_text(document(cycles, nanoseconds) + picture, encoding="utf-8")
+    return done
+
+
+def draw(cycles: list[tuple[Row, float]], nanoseconds: list[tuple[Row, float]]) -> Figure:
+    """Measured and emulated bars, one panel for each unit; the error stands at the end of each pair."""
+    figure = Figure(figsize=(8, 7.4), layout="constrained")
+    heights = [len(cycles), len(nanoseconds)]
+    for axes, part, unit in zip(figure.subplots(2, 1, height_ratios=heights), (cycles, nanoseconds), ("core cycles", "ns"), strict=True):
+        at = np.arange(len(part))
+        axes.barh(at - 0.2, [row.measured for row, _ in part], 0.38, color=comparison.MEASURED, label="measured")
+        bars = axes.barh(at + 0.2, [emulated for _, emulated in part], 0.38, color=comparison.EMULATED, label="emulated")
+        axes.bar_label(bars, [f"{emulated:.1f} ({emulated / row.measured - 1:+.0%})" for row, emulated in part], padding=3, fontsize=7)
+        axes.set_yticks(at, [f"{row.what}\n{row.source.split(',')[0]}" for row, _ in part], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlabel(unit)
+        axes.margins(x=0.2)
+        axes.grid(axis="x", alpha=0.3)
+        axes.legend(fontsize=8, loc="lower right")
+    return figure
 
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=TARGET, show_default=True)
 def main(output: Path) -> None:
     """Run the emulator for each published latency and write the table."""
-    output.write_text(document(), encoding="utf-8")
+    output.write_text(document(run_all(CYCLES), run_all(NANOSECONDS)), encoding="utf-8")
     click.echo(output)
 
 

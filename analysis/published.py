@@ -48,3 +48,47 @@ IPV6_DEINLINED = (
 def packets_per_second(gbps: float, *, overhead_counted: bool = False) -> float:
     """Packet rate that a published rate stands for, with or without 20 bytes of preamble and gap in each frame."""
     return gbps * 1e9 / (8 * (IPV6_FRAME_BYTES + (IPV6_OVERHEAD_BYTES if overhead_counted else 0)))
+
+
+# ------------------------------------------------------------------------------------------------- contended counters
+
+@dataclass(frozen=True)
+class Spread:
+    """Nanoseconds per operation and thread: mean, least and greatest of the published samples."""
+
+    mean: float
+    least: float
+    greatest: float
+
+
+PERFBOOK_X5550 = ("perfbook, CodeSamples/count/data (GitHub paulmckrcu/perfbook, CC-BY-SA 3.0 US): 2 x Xeon X5550, 30 samples, "
+                  "thread i on logical CPU i; which CPU is on which socket is not recorded")
+X5550_ATOMIC = {
+    1: Spread(7.560, 7.403, 7.660), 2: Spread(24.96, 22.81, 28.78), 3: Spread(40.18, 37.25, 42.80), 4: Spread(71.32, 56.11, 96.67),
+    5: Spread(99.97, 91.47, 106.4), 6: Spread(119.4, 107.5, 134.5), 7: Spread(141.8, 131.5, 153.8), 8: Spread(191.5, 169.9, 202.6),
+    10: Spread(239.9, 209.0, 254.4), 12: Spread(293.4, 269.9, 309.8), 14: Spread(318.1, 285.8, 331.1), 16: Spread(379.7, 371.0, 391.2),
+}
+X5550_PLAIN = {
+    1: Spread(2.171, 2.113, 2.211), 2: Spread(2.489, 2.332, 2.873), 3: Spread(3.294, 2.969, 3.920), 4: Spread(4.337, 4.267, 4.378),
+    5: Spread(4.540, 4.492, 4.605), 6: Spread(5.598, 5.483, 5.711), 7: Spread(6.640, 6.010, 6.924), 8: Spread(7.478, 6.800, 8.322),
+    10: Spread(10.06, 9.346, 11.17), 12: Spread(10.13, 9.376, 10.78), 14: Spread(11.39, 10.79, 12.77), 16: Spread(13.12, 11.72, 15.84),
+}
+X5550_PRIVATE = {
+    1: Spread(8.554, 8.358, 8.789), 2: Spread(8.652, 8.351, 8.865), 3: Spread(8.580, 8.435, 8.701), 4: Spread(9.034, 8.694, 9.314),
+    5: Spread(9.429, 8.758, 10.01), 6: Spread(10.14, 9.389, 10.86), 7: Spread(12.03, 11.64, 12.52), 8: Spread(12.69, 11.44, 13.37),
+    10: Spread(15.94, 13.55, 20.54), 12: Spread(15.29, 14.18, 16.80), 14: Spread(15.90, 15.44, 16.42), 16: Spread(17.86, 15.55, 21.59),
+}
+X5550_ONE_SOCKET = 4
+"""Threads up to which the measured machine may have used one socket and one thread per core, as the modelled one does."""
+
+POWER5_SOURCE = "perfbook, CodeSamples/count/data/perfsqh.2010.02.11a (CC-BY-SA 3.0 US): atomic_inc by LL/SC, Power-5 with 64 CPUs"
+POWER5_ATOMIC = {
+    1: Spread(41.28, 41.27, 41.29), 2: Spread(123.8, 123.6, 124.0), 3: Spread(181.3, 179.5, 186.2), 4: Spread(300.3, 292.1, 308.3),
+    5: Spread(390.2, 369.0, 452.3), 6: Spread(521.5, 505.4, 529.0), 7: Spread(594.4, 575.1, 601.5), 8: Spread(668.5, 647.6, 678.0),
+    10: Spread(992.6, 954.3, 1012), 12: Spread(1319, 1252, 1355), 14: Spread(1769, 1724, 1833), 16: Spread(2176, 2082, 2274),
+    20: Spread(3324, 3123, 3456), 24: Spread(4240, 4132, 4305),
+}
+
+GRAVITON1_SOURCE = "concurrency-hierarchy-bench (GitHub travisdowns, Unlicense): atomic add by LL/SC, AWS Graviton1, median of 15 trials"
+GRAVITON1_ATOMIC = {1: 8.8, 2: 30.7, 3: 85.6, 4: 105.4, 5: 134.8, 6: 257.8, 7: 326.0, 8: 410.2, 9: 304.2, 10: 553.6, 11: 592.0, 12: 808.5,
+                    13: 663.7, 14: 1025, 15: 1173, 16: 1372}

@@ -186,3 +186,83 @@ def test_wrong_use_is_one_message_and_no_traceback(tmp_path, arguments, message)
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -------------------------------------------------------------------------------------------- counters, overview, all.py
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, ModuleType]:
+    """The modules of analysis/, imported as its scripts import each other."""
+    import importlib
+
+    sys.path.insert(0, str(ANALYSIS))
+    try:
+        return {name: importlib.import_module(name) for name in ("comparison", "x5550_counter", "llsc_counter", "latency_tables", "all")}
+    finally:
+        sys.path.remove(str(ANALYSIS))
+
+
+def test_error_is_relative_to_what_was_measured(scripts):
+    row = scripts["comparison"].Row("x", "ns", 20.0, 25.0, "predicted")
+    assert row.error == 0.25
+    assert row.cells() == ["x", "20.0", "25.0", "ns", "+25.0%", "predicted"]
+    unknown = scripts["comparison"].Row("x", "ns", None, 25.0, "predicted")
+    assert unknown.error is None and unknown.cells()[1] == ""
+    rows = [row, scripts["comparison"].Row("y", "ns", 10.0, 9.5, "predicted"), scripts["comparison"].Row("z", "ns", 10.0, 50.0, "calibrated")]
+    assert scripts["comparison"].table(rows)[-1] == "Mean error of the 2 predicted figures: 15%.", "calibrated figures do not count"
+
+
+def test_growth_is_relative_to_one_thread(scripts):
+    module = scripts["llsc_counter"]
+    assert module.growth({1: 20.0, 2: 60.0, 4: 200.0}) == {1: 1.0, 2: 3.0, 4: 10.0}
+    assert module.above_proportion({1: 1.0, 2: 2.0, 4: 5.0, 8: 12.0}) == 4
+    assert module.above_proportion({1: 1.0, 2: 3.0, 4: 4.0, 8: 12.0}) == 8, "must stay above"
+    assert module.above_proportion({1: 1.0, 2: 2.0}) is None
+
+
+def test_published_curves_are_ordered_and_their_means_lie_inside_their_ranges(scripts):
+    published = scripts["x5550_counter"].published
+    for curve in (published.X5550_ATOMIC, published.X5550_PLAIN, published.X5550_PRIVATE, published.POWER5_ATOMIC):
+        assert list(curve) == sorted(curve)
+        assert all(s.least <= s.mean <= s.greatest for s in curve.values())
+    # hardware.md 2.4: system cost per increment on Power-5, 61.9 ns at 2 threads, 136 at 16
+    assert published.POWER5_ATOMIC[2].mean / 2 == pytest.approx(61.9, abs=0.05)
+    assert published.POWER5_ATOMIC[16].mean / 16 == pytest.approx(136, abs=0.5)
+
+
+def test_x5550_comparison_runs_the_emulator(scripts, tmp_path):
+    """A lone locked increment is 20 cycles of 2.667 GHz; private counters do not disturb each other; errors are from those figures."""
+    found = scripts["x5550_counter"].produce(tmp_path)
+    rows = {row.what: row for row in found.rows}
+    assert rows["one counter, lock; inc, 1 thread"].emulated == pytest.approx(20 / 2.666667, rel=0.01)
+    assert rows["a counter each, lock; inc, 4 threads"].emulated == pytest.approx(20 / 2.666667, rel=0.01)
+    assert rows["one counter, lock; inc, 2 threads"].role == "calibrated"
+    assert rows["one counter, lock; inc, 3 threads"].role == "predicted" and abs(rows["one counter, lock; inc, 3 threads"].error) < 0.1
+    assert len(found.rows) == 24
+    assert "| one counter, lock; inc, 1 thread | 7.56 | 7.50 | ns | -0.8% | stated |" in (tmp_path / "x5550_counter.md").read_text()
+    assert (tmp_path / "x5550_counter.png").stat().st_size < 150_000
+
+
+def test_one_command_runs_them_and_writes_the_overview(tmp_path):
+    where = {**os.environ, "PYTHONPATH": str(Path(cohsim.__file__).resolve().parent.parent)}
+    command = [sys.executable, str(ANALYSIS / "all.py"), "llsc_counter", "latency_tables", "-o", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=where)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "README.md").read_text() == done.stdout
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"README.md", *(f"{n}.{kind}" for n in ("llsc_counter", "latency_tables") for kind in ("md", "png"))}
+    assert "growth to 8 threads, Power-5 and T4240" in done.stdout and "](llsc_counter.md)" in done.stdout
+
+
+def test_every_script_that_compares_is_run_by_the_one_command(scripts):
+    compare = {path.stem for path in ANALYSIS.glob("*.py") if "def produce(" in path.read_text(encoding="utf-8")}
+    assert compare - {"comparison", "all"} == set(scripts["all"].SCRIPTS)
+
+
+def test_pictures_in_the_docs_are_small_and_used():
+    docs = ANALYSIS.parent / "docs"
+    texts = "".join(p.read_text(encoding="utf-8") for p in [docs.parent / "README.md", *docs.glob("*.md")])
+    for picture in (docs / "img").iterdir():
+        assert picture.stat().st_size < 150_000, picture.name
+        assert f"img/{picture.name}" in texts, f"{picture.name} is shown nowhere"

@@ -11,10 +11,13 @@ import synthetic
 
 from cohsim import core_to_core
 from cohsim.cli.main import main
+from cohsim.errors import InputError
 from cohsim.experiment import prepare
-from cohsim.report.plots import canvas, runs
+from cohsim.report.c2c import shared_lines
+from cohsim.report.plots import canvas, runs, scaling
 from cohsim.results.hdf5 import write_result
 from cohsim.results.result import Result
+from cohsim.sweep import Outcome, SweepResult, usl_fit
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,19 @@ def test_transfers_are_those_between_nodes(result: Result) -> None:
     assert sorted(text.get_text() for text in axes.texts) == ["600", "700"]
 
 
+def test_takes_of_a_line_are_those_that_were_recorded() -> None:
+    real = prepare("corei7", "micro/atomic_inc", cpus=3, warmup_ns=0.0, measure_ns=5_000.0).run()
+    line = next(line for line in shared_lines(real) if line.label == "counter+0")
+    expected = np.zeros((3, 3))
+    for take in line.cpu_takers:
+        if take.holder >= 0:
+            expected[take.holder, take.taker] += take.count
+    drawn = runs.takes(real, "counter+0").axes[0].images[0].get_array()
+    assert drawn.filled(0).tolist() == expected.tolist() and expected.sum() > 20
+    with pytest.raises(InputError, match="no line 'counter0'; did you mean 'counter.0'"):
+        runs.takes(real, "counter0")
+
+
 def test_histograms_have_a_panel_for_each_level_that_served(tmp_path: Path) -> None:
     data = synthetic.run_data()
     data.latency_hist[:] = 0
@@ -81,6 +97,90 @@ def test_histograms_have_a_panel_for_each_level_that_served(tmp_path: Path) -> N
 @pytest.mark.parametrize(("numbers", "text"), [([0, 1, 2, 7], "0-2,7"), ([5], "5"), ([], "")])
 def test_ranges(numbers: list[int], text: str) -> None:
     assert runs.ranges(numbers) == text
+
+
+# ------------------------------------------------------------------------------------------------------------ scaling
+
+
+def sweep(**axes: list) -> SweepResult:
+    """Every point on the law lambda 100, sigma 0.1, kappa 0.01 (seed s: times 1 + (s - 1) / 10)."""
+    fixed = {"machine": "m", "workload": "w", "fixed": {}}
+    found = SweepResult({**fixed, "axes": axes})
+    outcomes = {}
+    for number, point in enumerate(found.points):
+        n, seed = point["inputs"].get("cpus", 1), point["inputs"].get("seed", 1)
+        rate = 100 * n / (1 + 0.1 * (n - 1) + 0.01 * n * (n - 1)) * (1 + (seed - 1) / 10)
+        outcomes[number] = Outcome("done", summary={"throughput_bps": None, "iterations_per_second": rate})
+    return SweepResult(found.definition, outcomes)
+
+
+def test_scaling_shows_points_and_the_law_through_them() -> None:
+    """n / (1 + 0.1 (n-1) + 0.01 n (n-1)) is highest at sqrt(0.9 / 0.01) = 9.49 CPUs."""
+    axes = scaling.draw(scaling.of_sweep(sweep(cpus=[8, 1, 4, 2]), Path("s.h5"))).axes[0]
+    points, fitted = axes.lines
+    assert points.get_xdata().tolist() == [1, 2, 4, 8]
+    assert points.get_ydata() == pytest.approx([100, 200 / 1.12, 400 / 1.42, 800 / 2.26])
+    x, y = fitted.get_xdata(), fitted.get_ydata()
+    assert y == pytest.approx(100 * x / (1 + 0.1 * (x - 1) + 0.01 * x * (x - 1)), rel=1e-4)
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels[0] == "emulated" and "σ 0.1, coherence κ 0.01, highest at 9.5 CPUs" in labels[1]
+
+
+def test_scaling_has_a_curve_for_each_alternative_and_an_interval_over_seeds() -> None:
+    drawn = scaling.of_sweep(sweep(cpus=[1, 2, 4], variant=["none", "fast"], seed=[1, 3]), Path("s.h5"))
+    assert [curve.label for curve in drawn.curves] == ["variant none", "variant fast"]
+    assert drawn.curves[0].rates[0].mean == pytest.approx(110)  # 100 and 120
+    axes = scaling.draw(drawn).axes[0]
+    bar = axes.collections[0].get_segments()[0][:, 1]
+    assert bar[1] - bar[0] == pytest.approx(2 * 12.706 * 10, rel=1e-3)  # Student t with one degree of freedom, standard error 10
+    assert "mean of 2 seeds" in axes.get_legend().get_texts()[0].get_text()
+
+
+def test_too_few_points_get_no_law() -> None:
+    axes = scaling.draw(scaling.of_sweep(sweep(cpus=[1, 2]), Path("s.h5"))).axes[0]
+    assert "no law fitted: 2 CPU counts" in axes.get_legend().get_texts()[1].get_text()
+
+
+def test_law_that_falls_at_once_is_not_said_to_rise() -> None:
+    fit = usl_fit([1, 2, 4], [100, 20, 16])
+    assert fit.sigma > 1 and "falls from the second CPU on" in scaling.law(fit, "bit/s")
+
+
+def test_scaling_of_results_that_do_not_belong_together(result: Result) -> None:
+    other = synthetic.result(packets=False)
+    other = Result({**other.data, "/run/workload": "another"}, other.host)
+    with pytest.raises(InputError, match="no curve together"):
+        scaling.of_results([result, other])
+    with pytest.raises(InputError, match="two results with 2 CPUs"):
+        scaling.of_results([result, result])
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [({"seed": [1, 2]}, "no axis of CPU counts"), ({"cpus": [1], "variant": [str(n) for n in range(9)]}, "9 curves, more than the 8")],
+)
+def test_sweep_that_makes_no_picture(axes: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scaling.of_sweep(sweep(**axes), Path("s.h5"))
+
+
+def test_unfinished_sweep_says_so() -> None:
+    whole = sweep(cpus=[1, 2, 4, 8])
+    part = SweepResult(whole.definition, {n: o for n, o in whole.outcomes.items() if n < 3})
+    assert "3 of 4 points" in scaling.of_sweep(part, Path("s.h5")).title
+    with pytest.raises(InputError, match="no point of the sweep is finished"):
+        scaling.of_sweep(SweepResult(whole.definition), Path("s.h5"))
+
+
+def test_scaling_command_on_a_sweep_and_on_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    short = ["--warmup", "1us", "--measure", "5us"]
+    assert main(["sweep", "corei7", "micro/atomic_inc", "--cpus", "1-3", "-o", "s.h5", "--jobs", "1", *short]) == 0
+    assert main(["plot", "scaling", "s.h5", "-o", "s.svg"]) == 0
+    for n in (1, 2):
+        assert main(["run", "corei7", "micro/atomic_inc", "--cpus", str(n), "-o", f"{n}.h5", *short]) == 0
+    assert main(["plot", "scaling", "2.h5", "1.h5", "-o", "r.svg"]) == 0
+    assert Path("s.svg").stat().st_size > 5000 and Path("r.svg").stat().st_size > 5000
 
 
 # ------------------------------------------------------------------------------------------------------- core to core

@@ -87,8 +87,34 @@ def _of_one_run(name: str, drawing: str, text: str) -> None:
 
 
 _of_one_run("utilization", "utilization", "Time of every CPU, stacked by category.")
-_of_one_run("transfers", "transfers", "Heat map of the lines that moved: which node had them, which took them.")
 _of_one_run("histogram", "histograms", "Latency histograms of memory operations, by the level that served them.")
+
+
+@plot_group.command("transfers")
+@click.argument("result", metavar="OUT.h5")
+@click.option("--line", metavar="LINE", help="One line, CPU by CPU, by its name in the reports: route+128.")
+@_output
+def transfers_command(result: str, line: str | None, output: str) -> None:
+    """Heat map of the lines that moved: which node had them, which took them; or who took one line."""
+    from cohsim.report.plots.runs import takes, transfers
+
+    one = _results((result,))[0]
+    if line is None:
+        _draw(output, transfers, one)
+    else:
+        _draw(output, takes, one, line)
+
+
+@plot_group.command("scaling")
+@click.argument("inputs", nargs=-1, required=True, metavar="SWEEP.h5 | A.h5 B.h5 ...")
+@_output
+def scaling_command(inputs: tuple[str, ...], output: str) -> None:
+    """Rate over CPUs, of a sweep or of several results, with the fitted Universal Scalability Law."""
+    from cohsim.report.plots.scaling import draw, of_results, of_sweep
+    from cohsim.sweep import load_sweep
+
+    scaling = of_sweep(load_sweep(inputs[0]), Path(inputs[0])) if len(inputs) == 1 else of_results(_results(inputs))
+    _draw(output, draw, scaling)
 
 
 @plot_group.command("latency")

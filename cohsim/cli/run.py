@@ -180,7 +180,8 @@ def _several(
     from cohsim.sweep import Point, run_points
     from cohsim.sweep.point import DONE
 
-    points = [Point(machine, workload, seed=seed, cpu=cpu, **inputs) for seed in seeds]
+    decisive = {name: value for name, value in inputs.items() if not name.startswith("log_")}  # a log needs --output, which is refused
+    points = [Point(machine, workload, seed=seed, cpu=cpu, **decisive) for seed in seeds]
     points[0].prepare()  # input errors, before any process is started
     with progress_bar(f"{workload} on {machine}, {len(points)} seeds", progress) as advance:
         outcomes = run_points(points, None, None if advance is None else lambda done, all_: advance(done / all_))

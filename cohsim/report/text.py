@@ -29,8 +29,8 @@ CATEGORY_MEANING = {
 
 def render(summary: dict[str, Any], top: int = 12, primitives_only: bool = False, width: int = WIDTH) -> str:
     """The report as text that ends in a newline. ``top`` bounds the rows of each table."""
-    notices = _notices(summary)
-    blocks = [_headline(summary), *([notices] if notices else [])]
+    noted = notices(summary)
+    blocks = [_headline(summary), *([noted] if noted else [])]
     if primitives_only:
         blocks.append(_profile("atomics on their own", summary["primitives"], top))
     else:
@@ -58,7 +58,7 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     else:
         work = []
     each = summary["ns_per_iteration_per_cpu"]
-    work.append(f"{_ns(each)} each per CPU" if each is not None else "no iteration completed")
+    work.append(f"{nanoseconds(each)} each per CPU" if each is not None else "no iteration completed")
     work.append(f"CPU utilization {100 * summary['cpu_utilization']:.1f}%")
     window = f"measured {count(summary['measured_ns'] / 1e3)} us after {count(summary['warmup_ns'] / 1e3)} us of warm-up"
     host = summary["memory_operations_per_host_second"]
@@ -113,33 +113,33 @@ def saturation(summary: dict[str, Any], limit: float = 0.95) -> str:
     return f"saturated: CPU {names} ({what}){rest}" if len(full) == 1 else f"saturated: CPUs {names}{rest}"
 
 
-def _ns(nanoseconds: float) -> str:
+def nanoseconds(nanoseconds: float) -> str:
     """Nanoseconds with four digits, never as a power of ten."""
     return f"{nanoseconds:.4g} ns" if nanoseconds < 1000 else f"{nanoseconds:,.0f} ns"
 
 
-def _notices(summary: dict[str, Any]) -> list[str]:
+def notices(summary: dict[str, Any]) -> list[str]:
     """One line for each thing that limits what the figures mean."""
-    notices = []
+    found = []
     if summary["stop"] != "finished":
-        notices.append(f"the run ended early ({summary['stop']}): the figures cover what ran until then")
+        found.append(f"the run ended early ({summary['stop']}): the figures cover what ran until then")
     if summary["dropped"] and summary["nics"]:
-        notices.append(f"{plain(summary['dropped'])} packets were dropped: {plain(sum(nic['missed'] for nic in summary['nics']))} by a NIC, "
-                       f"{plain(summary['counters'].get('dropped', 0))} by the workload's queues")
+        found.append(f"{plain(summary['dropped'])} packets were dropped: {plain(sum(nic['missed'] for nic in summary['nics']))} by a NIC, "
+                     f"{plain(summary['counters'].get('dropped', 0))} by the workload's queues")
     elif summary["dropped"]:
         offered = summary["dropped"] + summary["received"]
-        notices.append(f"{plain(summary['dropped'])} of {plain(offered)} packets found the receive queue full and were dropped")
+        found.append(f"{plain(summary['dropped'])} of {plain(offered)} packets found the receive queue full and were dropped")
     if summary["tx_dropped"]:
-        notices.append(f"{plain(summary['tx_dropped'])} packets were dropped because the egress link was too far behind")
+        found.append(f"{plain(summary['tx_dropped'])} packets were dropped because the egress link was too far behind")
     if summary.get("paused"):
-        notices.append(f"back-pressure: the sender was held back {percent(summary['paused'])} of the time, so less was offered than stated")
+        found.append(f"back-pressure: the sender was held back {percent(summary['paused'])} of the time, so less was offered than stated")
     if summary["line_overflow"]:
-        notices.append(
+        found.append(
             f"the line table was full: {plain(summary['line_overflow'])} line events are missing in the table of lines"
         )
     if not summary["iterations"] and not summary["recorded"]:
-        notices.append("no iteration was completed in the measured window: measure longer (--measure)")
-    return [f"note: {notice}" for notice in notices]
+        found.append("no iteration was completed in the measured window: measure longer (--measure)")
+    return [f"note: {notice}" for notice in found]
 
 
 def _time(summary: dict[str, Any], width: int) -> list[str]:

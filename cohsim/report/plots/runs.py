@@ -8,6 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cohsim.datafiles import nearest
+from cohsim.errors import InputError, Problem
+from cohsim.report.c2c import shared_lines
 from cohsim.report.palette import CATEGORY_COLOURS, FIRST, HEAT, LEVEL_COLOURS, SECOND
 from cohsim.report.plots.canvas import bare, counts_on, new_figure
 from cohsim.report.table import count, shorten
@@ -97,11 +100,35 @@ def transfers(result: Result) -> Figure:
     per = f", {total / each:.1f} per {'packet' if summary['packet_rate_pps'] is not None else 'iteration'}" if each else ""
     figure = new_figure(5.6, 5.0, f"{heading(summary)}: lines taken from another node\n{total:,} in all{per}")
     moved = np.where(np.eye(len(moved), dtype=bool), np.nan, moved)  # inside a node nothing moves between nodes
-    _matrix(figure, figure.subplots(), moved, _node_names(result, len(moved)), ("had the line", "took it"), "lines moved", lambda v: count(int(v)))
+    _matrix(figure, figure.subplots(), moved, node_names(result, len(moved)), ("had the line", "took it"), "lines moved", lambda v: count(int(v)))
     return figure
 
 
-def _node_names(result: Result, nodes: int) -> list[str]:
+def takes(result: Result, label: str) -> Figure:
+    """Who took one line (``route+128``) from whom: row CPU had used it, column CPU took it. Raises InputError if no such line was missed or
+    fought for, or the result does not say who took lines.
+    """
+    lines = {line.label: line for line in shared_lines(result)}
+    if label not in lines:
+        near = nearest(label, lines)
+        hint = f"did you mean {near!r}?" if near else f"choose from {', '.join(list(lines)[:5])} ..."
+        raise InputError(Problem("--line", f"the result has no line {label!r}", hint))
+    line = lines[label]
+    cpus = result.array("/threads/machine_cpu").tolist()
+    moved = np.zeros((len(cpus), len(cpus)))
+    for take in line.cpu_takers:
+        if take.holder >= 0:
+            moved[take.holder, take.taker] += take.count
+    np.fill_diagonal(moved, np.nan)
+    size = max(4.2, 1.4 + 0.26 * len(cpus))
+    summary = summarize(result, top_lines=0)
+    figure = new_figure(size, size, f"{heading(summary)}: who took {label}\n{line.take_count:,} takes, {line.verdict}")
+    axis_names = ("CPU that had used it", "CPU that took it")
+    _matrix(figure, figure.subplots(), moved, [str(cpu) for cpu in cpus], axis_names, "takes", lambda v: count(int(v)))
+    return figure
+
+
+def node_names(result: Result, nodes: int) -> list[str]:
     """CPUs of each node that took part, as ranges; a node without any keeps its number."""
     node, cpu = result.array("/threads/node"), result.array("/threads/machine_cpu")
     names = []
