@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cohsim.cli.main import EXIT_INTERRUPTED
-from cohsim.cli.options import MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
+from cohsim.cli.options import ISA_HELP, LOCK_HELP, MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.errors import InputError, Problem, SimulationError
 
@@ -28,6 +28,8 @@ from cohsim.errors import InputError, Problem, SimulationError
     metavar="RULE",
     help="Try another layout: 'struct.field@192', ':pad', ':own-line', ':per-cpu'; repeatable.",
 )
+@click.option("--lock", "locks", multiple=True, metavar="LOCK=KIND", help=LOCK_HELP)
+@click.option("--isa", "isa_options", multiple=True, metavar="OPTION", help=ISA_HELP)
 @click.option("--kernel", metavar="VERSION", help="Kernel version, for workloads that describe several.")
 @click.option(
     "--set",
@@ -74,6 +76,8 @@ def run_command(
     pin: tuple[int, ...] | None,
     variants: tuple[str, ...],
     layouts: tuple[str, ...],
+    locks: tuple[str, ...],
+    isa_options: tuple[str, ...],
     kernel: str | None,
     overrides: tuple[str, ...],
     seed: int,
@@ -105,6 +109,8 @@ def run_command(
         "pin": pin,
         "variants": variants,
         "layouts": layouts,
+        "locks": locks,
+        "isa_options": isa_options,
         "kernel": kernel,
         "overrides": overrides,
         "warmup_ns": warmup_ns,
@@ -180,7 +186,8 @@ def _several(
     from cohsim.sweep import Point, run_points
     from cohsim.sweep.point import DONE
 
-    points = [Point(machine, workload, seed=seed, cpu=cpu, **inputs) for seed in seeds]
+    decisive = {name: value for name, value in inputs.items() if not name.startswith("log_")}  # a log needs --output, which is refused
+    points = [Point(machine, workload, seed=seed, cpu=cpu, **decisive) for seed in seeds]
     points[0].prepare()  # input errors, before any process is started
     with progress_bar(f"{workload} on {machine}, {len(points)} seeds", progress) as advance:
         outcomes = run_points(points, None, None if advance is None else lambda done, all_: advance(done / all_))

@@ -31,6 +31,8 @@ _COMMA = re.compile(r",(?![^\[{(]*[\]})])")  # outside brackets: a machine value
 )
 @click.option("--variant", "variants", multiple=True, metavar="A,B", help="Variants to compare; a+b is both, none is neither; repeatable.")
 @click.option("--layout", "layouts", multiple=True, metavar="A,B", help="Layout rules to compare; a+b is both, none is neither; repeatable.")
+@click.option("--lock", "locks", multiple=True, metavar="A,B", help="Lock replacements to compare: none,OBJECT.FIELD=mcs; repeatable.")
+@click.option("--isa", "isa_options", multiple=True, metavar="A,B", help="Lowerings to compare: none,atomics=far; repeatable.")
 @click.option("--kernel", metavar="VERSION", help="Kernel version, for workloads that describe several.")
 @click.option("--warmup", "warmup_ns", type=Duration(), help="Simulated time before the measurement, 50us (default: the workload's).")
 @click.option("--measure", "measure_ns", type=Duration(), help="Simulated time that is measured, 2ms (default: the workload's).")

@@ -12,6 +12,7 @@ from cohsim.workload.compiled import FieldRef
 from cohsim.workload.devices import REGISTERS, DevicePlan, find_nic
 from cohsim.workload.emit import INVERSE, Address, Emitter, Operand
 from cohsim.workload.layout import StructLayout
+from cohsim.workload.locks import ENTRIES, Locks
 from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lowering, lower_primitive
 from cohsim.workload.operands import Bad, Frame, Loop, Operands
 from cohsim.workload.program import Program, suggest
@@ -56,9 +57,11 @@ class Builder:
         low: Lowering,
         emitter: Emitter,
         devices: DevicePlan | None = None,
+        locks: Locks | None = None,
     ):
         self.program = program
         self.devices = devices or DevicePlan()
+        self.locks = locks or Locks(program)
         self.interrupt = False  # the program that is being emitted is an interrupt path
         self.low = low
         self.e = emitter
@@ -516,6 +519,9 @@ class Builder:
         self.e.release(*(temp for _, temp in values))
 
     def call(self, node: s.Invoke, frame: Frame) -> None:
+        given: list[Address] = []
+        if self.locks.choices and node.name in ENTRIES and node.args:
+            node, given = self.locks.substitute(node, self.o.address(frame, node.args[0]))
         function = self.program.functions.get(node.name)
         if function is None:
             known = [*self.program.functions, *PRIMITIVES, *BARRIERS] if node.mode == "plain" else list(self.program.functions)
@@ -526,7 +532,7 @@ class Builder:
             raise self.o.bad(node.pos, f"functions call each other without end: {cycle}", "calls are inlined; break the cycle")
         if len(self.stack) >= MAX_DEPTH:
             raise self.o.bad(node.pos, f"calls nested deeper than {MAX_DEPTH}", "calls are inlined; flatten the functions")
-        if len(node.args) != len(function.parameters):
+        if len(given or node.args) != len(function.parameters):
             raise self.o.bad(
                 node.pos, f"{node.name} takes {len(function.parameters)} argument(s), not {len(node.args)}", "see its definition"
             )
@@ -535,7 +541,8 @@ class Builder:
             function.name in self.program.library,
             frame.func if node.mode == "inline" else self.e.function(function.symbol or node.name),
         )
-        temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)]
+        temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)] if not given else []
+        inner.bindings.update((p.name, a) for p, a in zip(function.parameters, given, strict=False))
         self.result_register(inner, node, function, frame)
         if node.mode != "inline":
             self.e.func = inner.func
@@ -548,6 +555,8 @@ class Builder:
         if returned:
             self.e.drop_last_jump(inner.end)  # a `return` at the end of the body jumps to the next instruction
         self.stack.pop()
+        if given:
+            self.locks.emitted(start, len(self.e.rows))
         if inner.library:
             self.library_rows.setdefault(node.name, (start, len(self.e.rows)))
             self.mark_lock(node.name, function, inner, start)
