@@ -184,9 +184,51 @@ def test_replaced_twice():
     assert "replaced twice" in errors(locks=["s.lock=tas", "s.lock=mcs"])
 
 
-def test_a_lock_behind_a_pointer():
-    form = ("q = addr s\n    spin_lock q->shared_part.lock", "spin_unlock q->shared_part.lock")
-    assert "is called with a pointer" in errors(form, locks=["s.lock=tas"])
+POINTER = ("q = addr s\n    spin_lock q->shared_part.lock", "q = addr s\n    spin_unlock q->shared_part.lock")
+
+
+@pytest.mark.parametrize("kind", ["ticket", "ttas", "queued"])
+def test_a_lock_behind_a_pointer_is_known_by_its_struct(kind):
+    w = compiled(POINTER, locks=[f"shared_part.lock={kind}"], cpus=3).workload
+    assert set(w.func_names) == {"p", f"{kind}_lock", f"{kind}_unlock"}
+    assert [(x.struct, x.field, x.offset_bytes, x.kinds) for x in w.lock_words] == [("shared_part", "lock", 4, (kind,))]
+    m = Interpreter(w)
+    m.run(5, seed=1)
+    assert m.word("counter") == 15 and [m.word("seen", instance=c) for c in range(3)] == [0, 0, 0]
+
+
+def test_a_lock_behind_a_pointer_and_what_cannot_be_known_of_it():
+    text = errors(POINTER, locks=["s.lock=tas"])
+    assert "of which object is not known; replace it in all objects: --lock shared_part.lock=tas" in text
+    assert "use queued, whose node is free again" in errors(POINTER, locks=["shared_part.lock=mcs"])
+    nameless = ("q = addr s\n    spin_lock [q+4]:4\n    spin_lock t.lock", "q = addr s\n    spin_unlock [q+4]:4\n    spin_unlock t.lock")
+    assert any("by an address without a struct keeps its kind" in a for a in compiled(nameless, locks=["t.lock=tas"]).workload.assumptions)
+
+
+# ---- updates gathered per CPU
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_gathered_updates_reach_the_counter_in_batches(isa):
+    """Five increments of 2 with a batch of 6: 2, 4, 6 -> the counter; 2, 4 stay with the CPU. Decrements of 3 go at -6, at every second one."""
+    cases = (("atomic_add counter.v, 2", 5, 6, 4), ("atomic_sub counter.v, 3", 3, -6, -3), ("atomic_inc_return counter.v", 13, 12, 1))
+    for statement, runs, shared, own in cases:
+        c = compile_text(HEADER + ATOMICS.format(body=statement), "t.trace", isa=isa, cpus=1, layouts=("counters.v:batch=6",))
+        m = Interpreter(c.workload)
+        m.run(runs)
+        assert (m.word("counter"), m.word("batch(counter.v)")) == (shared % 2**64, own % 2**64), statement
+
+
+def test_gathering_needs_updates_whose_value_nobody_wants():
+    for body, message in (
+        ("r = atomic_dec_return counter.v", "needs the value of counter.v"),
+        ("cmpxchg counter.v, 0, 1", "needs the value of counter.v"),
+        ("load counter.v", "counters.v:batch: no atomic of the workload updates it"),
+    ):
+        with pytest.raises(WorkloadError, match=message):
+            compile_text(HEADER + ATOMICS.format(body=body), "t.trace", isa="x86", cpus=1, layouts=("counters.v:batch=8",))
+    with pytest.raises(WorkloadError, match="a batch of 0 updates"):
+        compile_text(HEADER + ATOMICS.format(body="atomic_inc counter.v"), "t.trace", isa="x86", cpus=1, layouts=("counters.v:batch=0",))
 
 
 # ---- far atomics

@@ -13,7 +13,7 @@ from cohsim.workload.devices import REGISTERS, DevicePlan, find_nic
 from cohsim.workload.emit import INVERSE, Address, Emitter, Operand
 from cohsim.workload.layout import StructLayout
 from cohsim.workload.locks import ENTRIES, Locks
-from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lowering, lower_primitive
+from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, GATHERED, PRIMITIVES, Lowering, lower_gathered, lower_primitive
 from cohsim.workload.operands import Bad, Frame, Loop, Operands
 from cohsim.workload.program import Program, suggest
 
@@ -58,8 +58,12 @@ class Builder:
         emitter: Emitter,
         devices: DevicePlan | None = None,
         locks: Locks | None = None,
+        batches: dict[tuple[str, str], int] | None = None,
     ):
         self.program = program
+        self.batches = batches or {}
+        self.gathered: set[tuple[str, str]] = set()
+        self.lock_words: dict[tuple[str, str], set[str]] = {}  # (struct, field) -> kinds of the locks it is the word of
         self.devices = devices or DevicePlan()
         self.locks = locks or Locks(program)
         self.interrupt = False  # the program that is being emitted is an interrupt path
@@ -515,8 +519,40 @@ class Builder:
                     node.pos, f"bit number outside 0..{8 * (at.size or 8) - 1}", "a bit number is a constant inside the word"
                 )
         dst = self.optional_target(frame, node.dst, node.pos)
-        lower_primitive(self.e, self.low, node.name, at, [v for v, _ in values], dst)
+        batch = self.batch_of(at)
+        if batch:
+            own = self.gathering_word(node, at)
+            lower_gathered(self.e, self.low, node.name, at, own, [v for v, _ in values], batch)
+        else:
+            lower_primitive(self.e, self.low, node.name, at, [v for v, _ in values], dst)
         self.e.release(*(temp for _, temp in values))
+
+    def batch_of(self, at: Address) -> int:
+        """How many updates of this word a CPU gathers; 0: each is made at once."""
+        if not self.batches or at.object is None or at.ref is None:
+            return 0
+        key = self.program.objects[at.object].struct or "", at.ref.field
+        if key in self.batches:
+            self.gathered.add(key)
+        return self.batches.get(key, 0)
+
+    def gathering_word(self, node: s.Invoke, at: Address) -> Address:
+        """The word in which a CPU gathers updates of ``at``. Raises Bad for an operation that needs the value."""
+        assert at.object is not None and at.ref is not None
+        if node.dst is not None or node.name.removesuffix("_return") not in GATHERED:
+            raise self.o.bad(
+                node.pos, f"{node.name} needs the value of {at.object}.{at.ref.field}, so updates cannot be gathered per CPU", "leave :batch out"
+            )
+        hidden = f"batch({at.object}.{at.ref.field})"
+        if hidden not in self.program.objects:
+            self.program.objects[hidden] = s.Object(node.pos, hidden, None, 8, "per-cpu", {})
+        return Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8))
+
+    def check_batches(self) -> None:
+        """After everything is emitted: each :batch was used."""
+        for key in self.batches.keys() - self.gathered:
+            what = f"{'.'.join(key)}:batch: no atomic of the workload updates it"
+            self.program.problem("--layout", what, "name a field that is updated by atomic_…")
 
     def call(self, node: s.Invoke, frame: Frame) -> None:
         given: list[Address] = []
@@ -568,6 +604,8 @@ class Builder:
         """Note which lock word the rows of a library function act on. By convention it is its first argument."""
         kind = lock_kind(name)
         word = inner.bindings.get(function.parameters[0].name) if kind else None
+        if isinstance(word, Address) and word.path is not None:
+            self.lock_words.setdefault(word.path, set()).add(kind)
         if isinstance(word, Address) and word.object is not None:
             ref = word.ref or FieldRef(word.object, "", word.offset, word.size or 8)
             self.e.mark_lock(kind, ref, "unlock" not in name and "retry" not in name, start)

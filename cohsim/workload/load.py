@@ -13,7 +13,7 @@ from cohsim.datafiles import find_data
 from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
 from cohsim.workload.build import Builder, TooLarge
-from cohsim.workload.compiled import CompiledWorkload
+from cohsim.workload.compiled import CompiledWorkload, LockWord
 from cohsim.workload.devices import DevicePlan, finish_devices, plan_devices
 from cohsim.workload.emit import Emitter
 from cohsim.workload.include import parse_whole
@@ -109,10 +109,11 @@ def compile_text(
     run = plan(program)
     devices = plan_devices(program)
     emitter = Emitter(compare_costs=isa == "power")
-    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel, atomics), emitter, devices, replaced)
+    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel, atomics), emitter, devices, replaced, layouter.batches)
     entry = emit_programs(builder, run)
     entries = emit_interrupts(builder, run, devices)
     replaced.check(emitter)
+    builder.check_batches()
     user = {n for n in program.objects if n not in program.library}
     names = with_neighbours(program, user | emitter.used_objects() | set(builder.o.pointers.values()))
     counts = {"per-cpu": cpus, "per-queue": max(cpus, devices.queues), "per-flow": max(run.flows, devices.flows)}
@@ -141,6 +142,10 @@ def compile_text(
         warmup_ns=run.warmup_ns,
         measure_ns=run.measure_ns,
         assumptions=[*program.assumptions, *builder.assumptions],
+        lock_words=[
+            LockWord(struct, name, *layouter.structs[struct].fields[name], tuple(sorted(kinds)))
+            for (struct, name), kinds in sorted(builder.lock_words.items())
+        ],
         devices=finished,
         programs=builder.programs,
         locks=emitter.locks,

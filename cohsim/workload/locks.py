@@ -17,7 +17,8 @@ from cohsim.workload.program import Program, suggest
 
 KINDS = ("tas", "ttas", "ticket", "mcs", "queued")
 OPERATIONS = ("lock", "trylock", "unlock")
-ENTRIES = {f"{kind}_{operation}": operation for kind in ("spin", *KINDS) for operation in OPERATIONS}
+REPLACEABLE = ("spin", *KINDS)
+ENTRIES = {f"{kind}_{operation}": operation for kind in REPLACEABLE for operation in OPERATIONS}
 """Library entries of spinlocks -> what they do; the first parameter is the lock word."""
 
 WORD_BYTES = {("ticket", "x86"): 2, ("ticket", "power"): 4, ("queued", "x86"): 4, ("queued", "power"): 4, ("mcs", "x86"): 8, ("mcs", "power"): 8}
@@ -152,20 +153,41 @@ class Locks:
         if operation is None or at is None:
             return node, []
         if at.object is None:
-            self.program.problem(
-                node.pos, f"{node.name} is called with a pointer, so --lock cannot tell which lock it is", "name the object, or leave --lock out"
-            )
-            return node, []
+            return self._by_pointer(node, operation, at)
         choice = next((c for c in self.choices if c.means(self.program, at)), None)
         if choice is None:
             return node, []
         choice.used = True
         ref = FieldRef(at.object, choice.field, at.offset, choice.word_bytes)
-        word = Address(at.object, at.offset, choice.word_bytes, ref, at.areg)
+        word = Address(at.object, at.offset, choice.word_bytes, ref, at.areg, path=at.path)
         arguments = [word]
         if choice.kind == "mcs":
             arguments.append(self._node(at.object, choice.field, node.pos))
         return replace(node, name=f"{choice.kind}_{operation}", args=()), arguments
+
+    def _by_pointer(self, node: s.Invoke, operation: str, at: Address) -> tuple[s.Invoke, list[Address]]:
+        """The same for a lock that a pointer leads to: only its struct and field are known."""
+        if at.path is None:
+            note = f"--lock: the lock taken at {node.pos} by an address without a struct keeps its kind"
+            if note not in self.program.assumptions:
+                self.program.assumptions.append(note)
+            return node, []
+        struct, name = at.path
+        for choice in self.choices:
+            if choice.field != name:
+                continue
+            if choice.owner == struct:
+                choice.used = True
+                if choice.kind == "mcs":
+                    what = f"{choice.option!r}: a pointer leads to the lock here, a CPU may hold two of them, and an MCS lock needs a node for each"
+                    self.program.problem(node.pos, what, "use queued, whose node is free again once the lock is taken")
+                word = Address(None, at.offset, choice.word_bytes, None, at.areg, path=at.path)
+                return replace(node, name=f"{choice.kind}_{operation}", args=()), [word]
+            owner = self.program.objects.get(choice.owner)
+            if owner is not None and owner.struct == struct:
+                what = f"{choice.option!r}: a pointer leads to a lock of struct {struct} here, of which object is not known"
+                self.program.problem(node.pos, what, f"replace it in all objects: --lock {struct}.{name}={choice.kind}")
+        return node, []
 
     def _node(self, owner: str, name: str, pos: s.Pos) -> Address:
         """The CPU's own node in the queue of one lock: a CPU may hold several locks at a time."""

@@ -240,6 +240,30 @@ def lower_primitive(e: Emitter, low: Lowering, name: str, at: Address, operands:
     e.prim = -1
 
 
+GATHERED = ("atomic_inc", "atomic_dec", "atomic_add", "atomic_sub")
+"""Updates that can be gathered per CPU, alone or as ``…_return`` with the result dropped."""
+
+
+def lower_gathered(e: Emitter, low: Lowering, name: str, at: Address, own: Address, operands: list[Operand], batch: int) -> None:
+    """Emit an update that is added to the CPU's ``own`` word, which goes to ``at`` when it reaches ``batch`` either way, as percpu_counter does:
+    nothing is ordered by it.
+    """
+    e.prim = e.primitive(name)
+    sum_, test, after = e.register(), e.register(), e.label()
+    e.memory(Op.LOAD, own, dst=sum_)
+    e.alu(Alu.SUB if "dec" in name or "sub" in name else Alu.ADD, sum_, sum_, operands[0] if operands else Operand(1))
+    e.memory(Op.STORE, own, value=Operand(0, sum_))
+    e.alu(Alu.ADD, test, sum_, Operand(batch - 1))  # -batch < sum < batch: sum + batch - 1 is below 2 batch - 1, unsigned
+    if e.compare_costs:
+        e.work(1)
+    e.branch(Cond.LTU, test, Operand(2 * batch - 1), after, taken=True)
+    e.memory(Op.STORE, own)
+    low.rmw(e, Alu.ADD, at, Operand(0, sum_), -1)
+    e.bind(after)
+    e.release(sum_, test)
+    e.prim = -1
+
+
 def _dec_and_test(e: Emitter, low: Lowering, at: Address, dst: int) -> None:
     """1 if the new value is 0: ``sete; movzx`` or ``cntlzw; srwi`` after the decrement, here arithmetic on the old value."""
     old = e.register() if dst < 0 else dst
