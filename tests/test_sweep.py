@@ -94,7 +94,7 @@ def test_alternatives_of_lists():
 def options_of(machine="m", workload="w", **changes) -> Sweep:
     """What the command makes of its options."""
     options = {"cpus": None, "seeds": 1, "seed": 1, "settings": (), "variants": (), "layouts": (), "locks": (), "isa_options": ()}
-    return build_sweep(machine, workload, **(options | {"kernel": None, "warmup_ns": None, "measure_ns": None} | changes))
+    return build_sweep(machine, workload, **(options | {"kernel": None, "warmup_ns": None, "measure_ns": None, "load": None} | changes))
 
 
 def test_options_one_value_is_fixed_and_several_are_an_axis():
@@ -110,6 +110,7 @@ def test_options_one_value_is_fixed_and_several_are_an_axis():
         ({"cpus": (1, 1)}, "--cpus: 1 is named twice"),
         ({"settings": ("a=1", "a=2")}, "--set: a is given twice"),
         ({"settings": ("a",)}, "--set: 'a' has no value"),
+        ({"load": "max-no-loss"}, "--load: max-no-loss is a search"),
         ({"variants": ("x,,y",)}, "--variant: an empty value"),
         ({"variants": ("x", "x")}, "--variant: x is named twice"),
         ({"locks": ("a.b=mcs,a.b=mcs",)}, "--lock: a.b=mcs is named twice"),

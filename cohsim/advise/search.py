@@ -21,6 +21,7 @@ from cohsim.workload.program import Choices, find_choices
 
 RATE = "iterations_per_second"
 FINALISTS = 8  # candidates of a round that are run with all seeds; the others with the first one only
+WORTH_A_LOOK = 0.01  # gain from which on an uncertain candidate is a start of the next round too
 Progress = Callable[[str, int, int], None]
 
 
@@ -182,10 +183,10 @@ class _Search:
         )
 
     def next_starts(self, done: Round) -> list[_Start]:
-        """The best trial of each kind that gains for certain, or at all with a single seed."""
+        """The best trial of each kind, if it seems to gain: this is where to look on, not yet a claim."""
         best: dict[Kind, Trial] = {}
         for trial in done.trials:
-            if trial.gain is not None and trial.gain.mean > 0 and (trial.certain or len(self.seeds) == 1):
+            if trial.gain is not None and (trial.gain.mean >= WORTH_A_LOOK or (trial.certain and trial.gain.mean > 0)):
                 best.setdefault(trial.candidate.kind, trial)
         starts = []
         for trial in best.values():
