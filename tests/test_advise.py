@@ -266,3 +266,16 @@ def test_a_recorded_trace_cannot_be_changed(capsys):
 def test_a_start_that_does_nothing_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="completes no iteration"):
         found(tmp_path, PRIVATE, measure_ns=0.5, warmup_ns=0.0)
+
+
+@pytest.mark.slow
+def test_ipv6_forwarding_at_24_cpus():
+    """R1: the readers' move, a line for the refcount, routes per CPU and gathered counts are found from the run alone; the last three help a lot."""
+    point = Point("t4240", "ipv6_fwd", cpus=24, measure_ns=150_000.0)
+    advice = advise(point, seeds=1, rounds=1)
+    gains = {" ".join(t.candidate.layouts): t.gain.mean for t in advice.rounds[0].trials if t.candidate.layouts}
+    assert advice.rounds[0].lines[0][1].label == "route+128"
+    assert "rt6_info.rt6i_gateway@384 rt6_info.dst.rt6_next@400" in gains and "table:per-cpu" in gains
+    for change in ("rt6_info.dst.__refcnt:own-line", "route:per-cpu", "rt6_info.dst.__refcnt:batch=32"):
+        assert gains[change] > 0.4, gains
+    assert {t.candidate.variants for t in advice.rounds[0].trials} >= {("percpu_route",), ("rcu_table",), ("jiffy_lastuse",)}

@@ -139,7 +139,7 @@ class Power:
 
 
 class PowerFar(Power):
-    """One instruction that the cluster's L2 performs, in place of a lwarx/stwcx. loop: `ldat`/`stat` of Power ISA 3.0. Ordering is the same."""
+    """One instruction that the cluster's L2 performs, in place of a lwarx/stwcx. loop: `lwat`/`stwat` of Power ISA 3.0. Ordering is the same."""
 
     def rmw(self, e: Emitter, fn: Alu, at: Address, value: Operand, dst: int) -> None:
         e.memory(Op.RMW, at, fn=fn, value=value, dst=dst)
