@@ -18,6 +18,7 @@ from cohsim.simulate import simulate
 from cohsim.traces import RecordedTrace, compile_recorded, load_recorded
 from cohsim.workload import load_workload
 from cohsim.workload.compiled import CompiledWorkload
+from cohsim.workload.lower import FAR
 
 RECORDED_SUFFIX = ".mtc.xz"
 CHUNK_RECORDS = 1 << 16  # operations handed to the core at a time
@@ -70,6 +71,8 @@ def prepare(
     layouts: Sequence[str] = (),
     kernel: str | None = None,
     overrides: Sequence[str] = (),
+    locks: Sequence[str] = (),
+    isa_options: Sequence[str] = (),
     seed: int = 1,
     warmup_ns: float | None = None,
     measure_ns: float | None = None,
@@ -88,7 +91,15 @@ def prepare(
     spec = load_machine(machine, tuple(overrides))
     compiled = compile_machine(spec)
     if workload.endswith(RECORDED_SUFFIX):
-        for option, value in (("--variant", variants), ("--layout", layouts), ("--kernel", kernel), ("--load", load_pps)):
+        of_text = {
+            "--variant": variants,
+            "--layout": layouts,
+            "--kernel": kernel,
+            "--load": load_pps,
+            "--lock": locks,
+            "--isa": isa_options,
+        }
+        for option, value in of_text.items():
             if value:
                 raise InputError(Problem(option, "applies to .trace workloads, not to a recorded trace", "leave it out"))
         trace = load_recorded(find_data("workloads", workload, RECORDED_SUFFIX))
@@ -99,10 +110,20 @@ def prepare(
     else:
         placed, trace = place_cpus(len(compiled.cpu_core), compiled.name, cpus, pin), None
         program = load_workload(
-            workload, isa=compiled.isa, cpus=len(placed), variants=tuple(variants), layouts=tuple(layouts), kernel=kernel
+            workload,
+            isa=compiled.isa,
+            cpus=len(placed),
+            variants=tuple(variants),
+            layouts=tuple(layouts),
+            kernel=kernel,
+            locks=tuple(locks),
+            isa_options=tuple(isa_options),
         )
         if load_pps is not None:
             program = with_load(program, load_pps)
+        if compiled.l2_private and f"atomics={FAR}" in isa_options:
+            what = f"atomics={FAR}: {compiled.name} has no L2 that cores share and that could perform an atomic"
+            raise InputError(Problem("--isa", what, "leave it out, or choose a machine with cluster L2s"))
     settings = Settings(
         machine_file=machine,
         workload_file=workload,
@@ -112,6 +133,8 @@ def prepare(
         layouts=tuple(layouts),
         kernel=kernel,
         overrides=tuple(overrides),
+        locks=tuple(locks),
+        isa_options=tuple(isa_options),
         seed=seed,
         warmup_ns=warmup_ns,
         measure_ns=measure_ns,

@@ -68,7 +68,7 @@ def calls(monkeypatch):
             keywords["progress"](0.5)
         return recorded.outcome or synthetic.run_data()
 
-    def load_workload(name, *, isa, cpus, variants, layouts, kernel):
+    def load_workload(name, *, isa, cpus, variants, layouts, kernel, locks, isa_options):
         recorded.append({"name": name, "isa": isa, "cpus": cpus, "variants": variants, "layouts": layouts, "kernel": kernel})
         return synthetic.workload()
 

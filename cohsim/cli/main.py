@@ -22,6 +22,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cohsim.cli.run:run_command", "Simulate a workload on a machine and report where the time goes."),
     "sweep": ("cohsim.cli.sweep:sweep_command", "Run a workload over CPU counts, seeds, machine values, variants and layouts."),
+    "advise": ("cohsim.cli.advise:advise_command", "Propose changes from the verdicts on shared lines, simulate and rank them."),
     "report": ("cohsim.cli.report:report_command", "Print the report of a result file again."),
     "c2c": ("cohsim.cli.c2c:c2c_command", "Print which lines CPUs take from each other, and what that costs."),
     "timeline": ("cohsim.cli.timeline:timeline_command", "Write who owned a line when, as a trace for Perfetto."),

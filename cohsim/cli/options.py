@@ -14,6 +14,8 @@ from cohsim.results.atomic import check_writable, whole_file
 _NS_PER = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 STDOUT = "-"
 MAX_NO_LOSS = "max-no-loss"
+LOCK_HELP = "Another lock in place of OBJECT.FIELD or STRUCT.FIELD: tas, ttas, ticket, mcs or queued; repeatable."
+ISA_HELP = "How atomics are lowered where the instruction set has a choice: atomics=far (performed by the cluster's L2) or atomics=llsc."
 
 
 class Duration(click.ParamType[float]):

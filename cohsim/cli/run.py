@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cohsim.cli.main import EXIT_INTERRUPTED
-from cohsim.cli.options import MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
+from cohsim.cli.options import ISA_HELP, LOCK_HELP, MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.errors import InputError, Problem, SimulationError
 
@@ -28,6 +28,8 @@ from cohsim.errors import InputError, Problem, SimulationError
     metavar="RULE",
     help="Try another layout: 'struct.field@192', ':pad', ':own-line', ':per-cpu'; repeatable.",
 )
+@click.option("--lock", "locks", multiple=True, metavar="LOCK=KIND", help=LOCK_HELP)
+@click.option("--isa", "isa_options", multiple=True, metavar="OPTION", help=ISA_HELP)
 @click.option("--kernel", metavar="VERSION", help="Kernel version, for workloads that describe several.")
 @click.option(
     "--set",
@@ -74,6 +76,8 @@ def run_command(
     pin: tuple[int, ...] | None,
     variants: tuple[str, ...],
     layouts: tuple[str, ...],
+    locks: tuple[str, ...],
+    isa_options: tuple[str, ...],
     kernel: str | None,
     overrides: tuple[str, ...],
     seed: int,
@@ -105,6 +109,8 @@ def run_command(
         "pin": pin,
         "variants": variants,
         "layouts": layouts,
+        "locks": locks,
+        "isa_options": isa_options,
         "kernel": kernel,
         "overrides": overrides,
         "warmup_ns": warmup_ns,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cohsim.cli.main import EXIT_FAILED
-from cohsim.cli.options import STDOUT, CpuList, Duration, check_output, write_json
+from cohsim.cli.options import MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.errors import InputError, Problem
 
@@ -31,9 +31,12 @@ _COMMA = re.compile(r",(?![^\[{(]*[\]})])")  # outside brackets: a machine value
 )
 @click.option("--variant", "variants", multiple=True, metavar="A,B", help="Variants to compare; a+b is both, none is neither; repeatable.")
 @click.option("--layout", "layouts", multiple=True, metavar="A,B", help="Layout rules to compare; a+b is both, none is neither; repeatable.")
+@click.option("--lock", "locks", multiple=True, metavar="A,B", help="Lock replacements to compare: none,OBJECT.FIELD=mcs; repeatable.")
+@click.option("--isa", "isa_options", multiple=True, metavar="A,B", help="Lowerings to compare: none,atomics=far; repeatable.")
 @click.option("--kernel", metavar="VERSION", help="Kernel version, for workloads that describe several.")
 @click.option("--warmup", "warmup_ns", type=Duration(), help="Simulated time before the measurement, 50us (default: the workload's).")
 @click.option("--measure", "measure_ns", type=Duration(), help="Simulated time that is measured, 2ms (default: the workload's).")
+@click.option("--load", type=Load(), metavar="RATE", help="Offered load, 1.4Mpps (default: the workload's).")
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="SWEEP.h5", help="File of the sweep; one that exists is completed.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes on this host (default: one per core).")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler, tcp://HOST:8786.")
@@ -87,6 +90,10 @@ def build_sweep(
     from cohsim.sweep import Point, Sweep
     from cohsim.sweep.definition import JOIN, LISTS, NONE
 
+    load = options.pop("load")
+    if load == MAX_NO_LOSS:
+        raise InputError(Problem("--load", f"{MAX_NO_LOSS} is a search, each point of a sweep is one run", "give a rate such as 1.4Mpps"))
+    options["load_pps"] = load
     axes: dict[str, tuple[int | str, ...]] = {}
     fixed: dict[str, Any] = {}
     for axis, field in LISTS.items():

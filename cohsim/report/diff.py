@@ -215,8 +215,9 @@ def differences(a: Result, b: Result, summary_a: dict[str, Any], summary_b: dict
         add(what, summary_a[what], summary_b[what])
         if summary_a[what] == summary_b[what] and a.text(f"/provenance/{what}_text") != b.text(f"/provenance/{what}_text"):
             found.append(Difference(f"text of the {what} file", settings_a[f"{what}_file"], settings_b[f"{what}_file"]))
-    for key, what in (("variants", "--variant"), ("layouts", "--layout"), ("overrides", "--set")):
-        add(what, *(" ".join(s[key]) or "none" for s in (settings_a, settings_b)))
+    options = {"variants": "--variant", "layouts": "--layout", "overrides": "--set", "locks": "--lock", "isa_options": "--isa"}
+    for key, what in options.items():
+        add(what, *(" ".join(s.get(key, ())) or "none" for s in (settings_a, settings_b)))  # older results have no --lock
     add("--kernel", *(s["kernel"] or "default" for s in (settings_a, settings_b)))
     add("seed", str(summary_a["seed"]), str(summary_b["seed"]))
     add("CPUs", str(summary_a["cpus"]), str(summary_b["cpus"]))

@@ -30,6 +30,8 @@ class Settings:
     layouts: tuple[str, ...] = ()
     kernel: str | None = None
     overrides: tuple[str, ...] = ()  # --set key=value
+    locks: tuple[str, ...] = ()  # --lock OBJECT.FIELD=kind
+    isa_options: tuple[str, ...] = ()  # --isa atomics=far
     seed: int = 1
     warmup_ns: float | None = None  # None: what the workload says
     measure_ns: float | None = None

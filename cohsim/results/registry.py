@@ -315,7 +315,7 @@ DATASETS: tuple[Dataset, ...] = (
         "text",
         "",
         (),
-        "What the command line set, as JSON: seed, pinning, variants, layouts, kernel, overrides.",
+        "What the command line set, as JSON: seed, pinning, variants, layouts, locks, lowering, kernel, overrides.",
     ),
     *SHARING,
 )

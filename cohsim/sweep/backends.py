@@ -184,7 +184,7 @@ class DaskBackend:
             return future
 
         futures = [submit(number) for number in range(len(points))]
-        completed = self._library.as_completed(futures)
+        completed = self._library.as_completed(futures, loop=self._client.loop)
         try:
             for future in completed:
                 number = number_of[future.key]

@@ -19,7 +19,7 @@ from cohsim.sweep.point import Point
 
 NONE = "none"  # the alternative of an axis that changes nothing
 JOIN = "+"  # between things that belong to one alternative: a+b
-LISTS = {"variant": "variants", "layout": "layouts"}
+LISTS = {"variant": "variants", "layout": "layouts", "lock": "locks", "isa": "isa_options"}
 """Axes whose values are lists of options; axis name -> field of Point. ``none`` is the empty list, ``a+b`` has two."""
 
 AxisValue = int | str
@@ -27,7 +27,7 @@ AxisValue = int | str
 
 @dataclass(frozen=True)
 class Sweep:
-    """``base`` with each combination of the axes. Axis names: cpus, seed, variant, layout, or a machine key (``caches.l2.hit``)."""
+    """``base`` with each combination of the axes. Axis names: cpus, seed, variant, layout, lock, isa, or a machine key (``caches.l2.hit``)."""
 
     base: Point
     axes: Mapping[str, tuple[AxisValue, ...]]

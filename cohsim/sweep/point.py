@@ -29,6 +29,8 @@ class Point:
     pin: tuple[int, ...] | None = None
     variants: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
+    locks: tuple[str, ...] = ()
+    isa_options: tuple[str, ...] = ()
     kernel: str | None = None
     overrides: tuple[str, ...] = ()
     seed: int = 1

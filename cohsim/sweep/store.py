@@ -95,7 +95,7 @@ def load_sweep(path: str | Path) -> SweepResult:
     path = Path(path)
     stored = _read_table(path) if path.exists() else None
     journal = journal_path(path)
-    running = _read_journal(journal) if journal.exists() else None
+    running = _read_journal(journal) if journal.exists() and journal.stat().st_size else None  # empty: somebody is just about to begin it
     if stored is None and running is None:
         raise InputError(Problem(str(path), "no such file", "name a file written by cohsim sweep -o"))
     if stored is None or running is None:

@@ -12,7 +12,8 @@ from cohsim.workload.compiled import FieldRef
 from cohsim.workload.devices import REGISTERS, DevicePlan, find_nic
 from cohsim.workload.emit import INVERSE, Address, Emitter, Operand
 from cohsim.workload.layout import StructLayout
-from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, PRIMITIVES, Lowering, lower_primitive
+from cohsim.workload.locks import ENTRIES, Locks
+from cohsim.workload.lower import BARRIERS, FENCES, FUNCTIONS, GATHERED, PRIMITIVES, Lowering, lower_gathered, lower_primitive
 from cohsim.workload.operands import Bad, Frame, Loop, Operands
 from cohsim.workload.program import Program, suggest
 
@@ -56,9 +57,15 @@ class Builder:
         low: Lowering,
         emitter: Emitter,
         devices: DevicePlan | None = None,
+        locks: Locks | None = None,
+        batches: dict[tuple[str, str], int] | None = None,
     ):
         self.program = program
+        self.batches = batches or {}
+        self.gathered: set[tuple[str, str]] = set()
+        self.lock_words: dict[tuple[str, str], set[str]] = {}  # (struct, field) -> kinds of the locks it is the word of
         self.devices = devices or DevicePlan()
+        self.locks = locks or Locks(program)
         self.interrupt = False  # the program that is being emitted is an interrupt path
         self.low = low
         self.e = emitter
@@ -515,10 +522,45 @@ class Builder:
                     node.pos, f"bit number outside 0..{8 * (at.size or 8) - 1}", "a bit number is a constant inside the word"
                 )
         dst = self.optional_target(frame, node.dst, node.pos)
-        lower_primitive(self.e, self.low, node.name, at, [v for v, _ in values], dst)
+        batch = self.batch_of(at)
+        if batch:
+            own = self.gathering_word(node, at)
+            lower_gathered(self.e, self.low, node.name, at, own, [v for v, _ in values], batch)
+        else:
+            lower_primitive(self.e, self.low, node.name, at, [v for v, _ in values], dst)
         self.e.release(*(temp for _, temp in values))
 
+    def batch_of(self, at: Address) -> int:
+        """How many updates of this word a CPU gathers; 0: each is made at once."""
+        if not self.batches or at.object is None or at.ref is None:
+            return 0
+        key = self.program.objects[at.object].struct or "", at.ref.field
+        if key in self.batches:
+            self.gathered.add(key)
+        return self.batches.get(key, 0)
+
+    def gathering_word(self, node: s.Invoke, at: Address) -> Address:
+        """The word in which a CPU gathers updates of ``at``. Raises Bad for an operation that needs the value."""
+        assert at.object is not None and at.ref is not None
+        if node.dst is not None or node.name.removesuffix("_return") not in GATHERED:
+            raise self.o.bad(
+                node.pos, f"{node.name} needs the value of {at.object}.{at.ref.field}, so updates cannot be gathered per CPU", "leave :batch out"
+            )
+        hidden = f"batch({at.object}.{at.ref.field})"
+        if hidden not in self.program.objects:
+            self.program.objects[hidden] = s.Object(node.pos, hidden, None, 8, "per-cpu", {})
+        return Address(hidden, 0, 8, FieldRef(hidden, "", 0, 8))
+
+    def check_batches(self) -> None:
+        """After everything is emitted: each :batch was used."""
+        for key in self.batches.keys() - self.gathered:
+            what = f"{'.'.join(key)}:batch: no atomic of the workload updates it"
+            self.program.problem("--layout", what, "name a field that is updated by atomic_…")
+
     def call(self, node: s.Invoke, frame: Frame) -> None:
+        given: list[Address] = []
+        if self.locks.choices and node.name in ENTRIES and node.args:
+            node, given = self.locks.substitute(node, self.o.address(frame, node.args[0]))
         function = self.program.functions.get(node.name)
         if function is None:
             known = [*self.program.functions, *PRIMITIVES, *BARRIERS] if node.mode == "plain" else list(self.program.functions)
@@ -529,7 +571,7 @@ class Builder:
             raise self.o.bad(node.pos, f"functions call each other without end: {cycle}", "calls are inlined; break the cycle")
         if len(self.stack) >= MAX_DEPTH:
             raise self.o.bad(node.pos, f"calls nested deeper than {MAX_DEPTH}", "calls are inlined; flatten the functions")
-        if len(node.args) != len(function.parameters):
+        if len(given or node.args) != len(function.parameters):
             raise self.o.bad(
                 node.pos, f"{node.name} takes {len(function.parameters)} argument(s), not {len(node.args)}", "see its definition"
             )
@@ -538,7 +580,8 @@ class Builder:
             function.name in self.program.library,
             frame.func if node.mode == "inline" else self.e.function(function.symbol or node.name),
         )
-        temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)]
+        temps = [self.bind(inner, p, a, frame) for p, a in zip(function.parameters, node.args, strict=True)] if not given else []
+        inner.bindings.update((p.name, a) for p, a in zip(function.parameters, given, strict=False))
         self.result_register(inner, node, function, frame)
         if node.mode != "inline":
             self.e.func = inner.func
@@ -551,6 +594,8 @@ class Builder:
         if returned:
             self.e.drop_last_jump(inner.end)  # a `return` at the end of the body jumps to the next instruction
         self.stack.pop()
+        if given:
+            self.locks.emitted(start, len(self.e.rows))
         if inner.library:
             self.library_rows.setdefault(node.name, (start, len(self.e.rows)))
             self.mark_lock(node.name, function, inner, start)
@@ -562,6 +607,8 @@ class Builder:
         """Note which lock word the rows of a library function act on. By convention it is its first argument."""
         kind = lock_kind(name)
         word = inner.bindings.get(function.parameters[0].name) if kind else None
+        if isinstance(word, Address) and word.path is not None:
+            self.lock_words.setdefault(word.path, set()).add(kind)
         if isinstance(word, Address):
             named = word.object is not None and word.areg < 0
             ref = (word.ref or FieldRef(str(word.object), "", word.offset, word.size or 8)) if named else None

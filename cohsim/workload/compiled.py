@@ -40,6 +40,17 @@ class LockUse:
 
 
 @dataclass(frozen=True)
+class LockWord:
+    """A field of a struct that lock functions of the synchronisation library are called on, by name or through a pointer."""
+
+    struct: str
+    field: str
+    offset_bytes: int     # in the struct
+    size_bytes: int
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Source:
     """Where packets come from. ``rate_pps`` is the offered rate of all queues together."""
 
@@ -150,6 +161,7 @@ class CompiledWorkload:
     warmup_ns: float = 50_000.0    # excluded from every figure
     measure_ns: float = 500_000.0
     assumptions: list[str] = field(default_factory=list)
+    lock_words: list[LockWord] = field(default_factory=list)
     devices: Devices | None = None
     programs: list[tuple[int, int, str]] = field(default_factory=list)   # micro-ops [first, last) of each program, and its path
     locks: list[LockUse] = field(default_factory=list)

@@ -45,6 +45,7 @@ class Address:
     ref: FieldRef | None = None
     areg: int = -1
     layout: StructLayout | None = None  # of a whole object, so that a field can still be chosen
+    path: tuple[str, str] | None = None  # (struct, field) where a field was chosen, of a pointer too
 
 
 @dataclass

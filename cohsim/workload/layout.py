@@ -19,6 +19,7 @@ from cohsim.workload.program import Program, suggest
 LINE_BYTES = 64
 DEFAULT_ITERATIONS = 1 << 20  # instances of a per-iteration object: its address grows with the iteration number, without end
 MAX_CHAIN_WORDS = 1 << 21
+MAX_BATCH = 1 << 30
 SLOTS = {
     "shared": Slot.NONE,
     "per-cpu": Slot.CPU,
@@ -129,18 +130,23 @@ class Layouter:
         self.structs = build_structs(program)
         self.padded: set[str] = set()
         self.scopes: dict[str, str] = {}
+        self.batches: dict[tuple[str, str], int] = {}  # (struct, field) -> updates that a CPU gathers
 
     # ---- layout options
     def apply(self, option: str, pos: s.Pos | str) -> None:
-        """One option: STRUCT.FIELD@OFF, STRUCT.FIELD:own-line, OBJECT:pad or OBJECT:per-cpu."""
+        """One option: STRUCT.FIELD@OFF, STRUCT.FIELD:own-line, STRUCT.FIELD:batch=N, OBJECT:pad or OBJECT:per-cpu."""
         program = self.program
-        if match := re.fullmatch(r"(\w+)\.([\w.\[\]]+)(?:@(0x[0-9a-fA-F]+|\d+)|:(own-line))", option):
-            struct, name, offset, _ = match.groups()
+        if match := re.fullmatch(r"(\w+)\.([\w.\[\]]+)(?:@(0x[0-9a-fA-F]+|\d+)|:own-line|:batch=(\d+))", option):
+            struct, name, offset, batch = match.groups()
             layout = self.structs.get(struct)
             if layout is None:
                 program.problem(pos, f"layout {option!r}: unknown struct {struct!r}", suggest(struct, self.structs))
             elif name not in layout.fields:
                 program.problem(pos, f"layout {option!r}: struct {struct} has no field {name!r}", suggest(name, layout.fields))
+            elif batch is not None and not 1 <= int(batch) <= MAX_BATCH:
+                program.problem(pos, f"layout {option!r}: a batch of {batch} updates", f"use 1 to {MAX_BATCH}")
+            elif batch is not None:
+                self.batches[struct, name] = int(batch)
             elif offset is None:
                 self.own_line(layout, name, pos)
             else:
@@ -157,7 +163,7 @@ class Layouter:
             program.problem(
                 pos,
                 f"layout option {option!r} is not understood",
-                "write STRUCT.FIELD@OFFSET, STRUCT.FIELD:own-line, OBJECT:pad or OBJECT:per-cpu",
+                "write STRUCT.FIELD@OFFSET, STRUCT.FIELD:own-line, STRUCT.FIELD:batch=N, OBJECT:pad or OBJECT:per-cpu",
             )
 
     def move(self, layout: StructLayout, name: str, offset: int, pos: s.Pos | str) -> None:
@@ -270,7 +276,7 @@ class Layouter:
         options = anchor.definition.options
         # an object that starts inside a line needs that much more room, or the next instance would begin in its last line
         lines = round_up(offset % LINE_BYTES + extent, LINE_BYTES) // LINE_BYTES
-        if "stride" in options:
+        if "stride" in options and anchor.name not in self.padded:
             given = self.program.int(options["stride"], anchor.definition.pos)
             if given < extent:
                 self.program.problem(

@@ -13,12 +13,13 @@ from cohsim.datafiles import find_data
 from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
 from cohsim.workload.build import Builder, TooLarge
-from cohsim.workload.compiled import CompiledWorkload
+from cohsim.workload.compiled import CompiledWorkload, LockWord
 from cohsim.workload.devices import DevicePlan, finish_devices, plan_devices
 from cohsim.workload.emit import Emitter
 from cohsim.workload.include import parse_whole
 from cohsim.workload.layout import Layouter, Placed, initial_memory
-from cohsim.workload.lower import lowering
+from cohsim.workload.locks import Locks
+from cohsim.workload.lower import lowering, parse_isa_options
 from cohsim.workload.operands import SELF_POINTER
 from cohsim.workload.parse import parse_text, read_text
 from cohsim.workload.program import Program, resolve, suggest
@@ -56,15 +57,25 @@ def load_workload(
     variants: tuple[str, ...] = (),
     layouts: tuple[str, ...] = (),
     kernel: str | None = None,
+    locks: tuple[str, ...] = (),
+    isa_options: tuple[str, ...] = (),
 ) -> CompiledWorkload:
     """Read, place and lower a workload for ``cpus`` CPUs of instruction set ``isa`` ("x86" or "power").
 
-    ``layouts`` are options as in docs/workload-language.md; ``kernel`` overrides the file's kernel version.
+    ``layouts``, ``locks`` and ``isa_options`` are options as in docs/workload-language.md; ``kernel`` overrides the file's kernel version.
     Raises WorkloadError with every problem found.
     """
     path = find_data("workloads", name_or_path, SUFFIX)
     return compile_text(
-        read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel
+        read_text(path),
+        str(path),
+        isa=isa,
+        cpus=cpus,
+        variants=variants,
+        layouts=layouts,
+        kernel=kernel,
+        locks=locks,
+        isa_options=isa_options,
     ).workload
 
 
@@ -77,9 +88,12 @@ def compile_text(
     variants: tuple[str, ...] = (),
     layouts: tuple[str, ...] = (),
     kernel: str | None = None,
+    locks: tuple[str, ...] = (),
+    isa_options: tuple[str, ...] = (),
 ) -> Compilation:
     """Compile workload text; ``file`` names it in messages. Raises WorkloadError."""
     check_arguments(isa, cpus, kernel)
+    atomics = parse_isa_options(isa, isa_options)
     whole = parse_whole(text, file)
     program = resolve(whole.nodes, library(), isa=isa, cpus=cpus, variants=tuple(variants), kernel=kernel)
     layouter = Layouter(program)
@@ -90,13 +104,16 @@ def compile_text(
     for name, scope in layouter.scopes.items():
         node = program.objects[name]
         program.objects[name] = s.Object(node.pos, name, node.struct, node.size, scope, node.options, node.at, node.init)
+    replaced = Locks.parse(program, layouter, locks)
     check_objects(program)
     run = plan(program)
     devices = plan_devices(program)
     emitter = Emitter(compare_costs=isa == "power")
-    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel), emitter, devices)
+    builder = Builder(program, layouter.structs, lowering(isa, program.env.kernel, atomics), emitter, devices, replaced, layouter.batches)
     entry = emit_programs(builder, run)
     entries = emit_interrupts(builder, run, devices)
+    replaced.check(emitter)
+    builder.check_batches()
     user = {n for n in program.objects if n not in program.library}
     names = with_neighbours(program, user | emitter.used_objects() | set(builder.o.pointers.values()))
     counts = {"per-cpu": cpus, "per-queue": max(cpus, devices.queues), "per-flow": max(run.flows, devices.flows)}
@@ -125,6 +142,10 @@ def compile_text(
         warmup_ns=run.warmup_ns,
         measure_ns=run.measure_ns,
         assumptions=[*program.assumptions, *builder.assumptions],
+        lock_words=[
+            LockWord(struct, name, *layouter.structs[struct].fields[name], tuple(sorted(kinds)))
+            for (struct, name), kinds in sorted(builder.lock_words.items())
+        ],
         devices=finished,
         programs=builder.programs,
         locks=emitter.locks,

@@ -7,8 +7,10 @@ eras of the Power barriers: before 3.2 lwsync/isync, 3.2 to 4.3 lwsync/sync (Her
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from cohsim.errors import Problem, WorkloadError
 from cohsim.uops import Alu, Cond, Fence, Op
 from cohsim.workload.emit import Address, Emitter, Operand
 
@@ -57,13 +59,7 @@ class X86:
         e.memory(Op.RMW, at, fn=fn, value=value, dst=dst)
 
     def cas(self, e: Emitter, at: Address, expected: Operand, new: Operand, dst: int) -> None:
-        register = expected.reg
-        if expected.imm or register < 0:  # mov $expected,%eax
-            register = e.register()
-            e.move(register, Operand(mask(expected.imm, at.size), expected.reg) if expected.reg < 0 else expected)
-        e.memory(Op.RMW, at, fn=Alu.CAS, value=new, a=register, dst=dst)
-        if register != expected.reg:
-            e.release(register)
+        compared_by_memory(e, at, expected, new, dst)
 
     def before(self, e: Emitter) -> None:
         pass
@@ -142,9 +138,58 @@ class Power:
         )
 
 
-def lowering(isa: str, kernel: tuple[int, ...]) -> Lowering:
-    """The lowering of an instruction set. Raises KeyError for an unknown one."""
-    classes: dict[str, type[X86] | type[Power]] = {"x86": X86, "power": Power}
+class PowerFar(Power):
+    """One instruction that the cluster's L2 performs, in place of a lwarx/stwcx. loop: `lwat`/`stwat` of Power ISA 3.0. Ordering is the same."""
+
+    def rmw(self, e: Emitter, fn: Alu, at: Address, value: Operand, dst: int) -> None:
+        e.memory(Op.RMW, at, fn=fn, value=value, dst=dst)
+
+    def cas(self, e: Emitter, at: Address, expected: Operand, new: Operand, dst: int) -> None:
+        compared_by_memory(e, at, expected, new, dst)
+
+    def returning(self, e: Emitter, fn: Alu, at: Address, value: Operand, dst: int, old: int) -> None:
+        self.before(e)
+        e.memory(Op.RMW, at, fn=fn, value=value, dst=old)
+        e.alu(fn, dst, old, value)
+        self.after(e)
+
+
+def compared_by_memory(e: Emitter, at: Address, expected: Operand, new: Operand, dst: int) -> None:
+    """A compare-and-swap that is one instruction, with the expected value in a register."""
+    register = expected.reg
+    if expected.imm or register < 0:  # mov $expected,%eax
+        register = e.register()
+        e.move(register, Operand(mask(expected.imm, at.size), expected.reg) if expected.reg < 0 else expected)
+    e.memory(Op.RMW, at, fn=Alu.CAS, value=new, a=register, dst=dst)
+    if register != expected.reg:
+        e.release(register)
+
+
+FAR, LLSC = "far", "llsc"
+
+
+def parse_isa_options(isa: str, options: Sequence[str]) -> str:
+    """Choices that an instruction set leaves to the compiler, ``atomics=far`` or ``atomics=llsc``; returns who performs atomics ("" for the
+    instruction set's own way). Raises WorkloadError.
+    """
+    problems = []
+    for option in options:
+        key, _, value = option.partition("=")
+        if key.strip() != "atomics" or value.strip() not in (FAR, LLSC):
+            problems.append(Problem("--isa", f"{option!r} is not known", f"write atomics={FAR} or atomics={LLSC}"))
+        elif isa == "x86":
+            what = "no atomics that another agent performs" if value.strip() == FAR else "no load-linked / store-conditional"
+            problems.append(Problem("--isa", f"{option}: x86 has {what}: an atomic is one locked instruction", "leave --isa out"))
+    if len({option.partition("=")[2].strip() for option in options}) > 1 and not problems:
+        problems.append(Problem("--isa", f"{' and '.join(options)} contradict each other", "give one of them"))
+    if problems:
+        raise WorkloadError(problems)
+    return options[0].partition("=")[2].strip() if options else ""
+
+
+def lowering(isa: str, kernel: tuple[int, ...], atomics: str = "") -> Lowering:
+    """The lowering of an instruction set; ``atomics`` as :func:`parse_isa_options` returns it. Raises KeyError for an unknown one."""
+    classes: dict[str, type[X86] | type[Power]] = {"x86": X86, "power": PowerFar if atomics == FAR else Power}
     return classes[isa](kernel)
 
 
@@ -192,6 +237,30 @@ def lower_primitive(e: Emitter, low: Lowering, name: str, at: Address, operands:
         low.after(e)
     else:
         _bit(e, low, name, at, operands[0].imm, dst)
+    e.prim = -1
+
+
+GATHERED = ("atomic_inc", "atomic_dec", "atomic_add", "atomic_sub")
+"""Updates that can be gathered per CPU, alone or as ``…_return`` with the result dropped."""
+
+
+def lower_gathered(e: Emitter, low: Lowering, name: str, at: Address, own: Address, operands: list[Operand], batch: int) -> None:
+    """Emit an update that is added to the CPU's ``own`` word, which goes to ``at`` when it reaches ``batch`` either way, as percpu_counter does:
+    nothing is ordered by it.
+    """
+    e.prim = e.primitive(name)
+    sum_, test, after = e.register(), e.register(), e.label()
+    e.memory(Op.LOAD, own, dst=sum_)
+    e.alu(Alu.SUB if "dec" in name or "sub" in name else Alu.ADD, sum_, sum_, operands[0] if operands else Operand(1))
+    e.memory(Op.STORE, own, value=Operand(0, sum_))
+    e.alu(Alu.ADD, test, sum_, Operand(batch - 1))  # -batch < sum < batch: sum + batch - 1 is below 2 batch - 1, unsigned
+    if e.compare_costs:
+        e.work(1)
+    e.branch(Cond.LTU, test, Operand(2 * batch - 1), after, taken=True)
+    e.memory(Op.STORE, own)
+    low.rmw(e, Alu.ADD, at, Operand(0, sum_), -1)
+    e.bind(after)
+    e.release(sum_, test)
     e.prim = -1
 
 

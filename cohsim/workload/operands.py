@@ -94,6 +94,7 @@ class Operands:
             size,
             FieldRef(base.object, path, base.offset + offset, size) if base.object else None,
             base.areg,
+            path=(base.layout.name, path),
         )  # no layout: a field has no fields
 
     def size_of(self, name: str, pos: s.Pos) -> int:
@@ -160,7 +161,7 @@ class Operands:
                 raise self.bad(e.pos, "an address uses two registers", "add them in a statement of their own")
             areg = value.reg if value.reg >= 0 else areg
         size = self.program.int(e.size, e.pos) if e.size is not None else base.size if not e.rest or base.ref else None
-        result = Address(base.object, offset, size, base.ref, areg, None if e.rest else base.layout)
+        result = Address(base.object, offset, size, base.ref, areg, None if e.rest else base.layout, base.path if offset == base.offset else None)
         self.check_bounds(result, e)
         return self.anonymous(result)
 
