@@ -236,6 +236,7 @@ cdef class Simulation:
             c.dl = <int64_t*>self._zeros("", MAXDL, np.int64)
             c.mshr = <int64_t*>self._zeros("", s.mshrs + 1 + MAXSMT * MAXOUT, np.int64)
             c.l1 = <L1Way*>self._zeros("", s.l1_sets * s.l1_ways * sizeof(L1Way), np.uint8)
+            c.l1_hint = <int32_t*>self._zeros("", L1_HINTS, np.int32)
             c.l1_tags = <int64_t*>self._zeros("", s.l1_sets * s.l1_ways, np.int64)
             for j in range(s.l1_sets * s.l1_ways):
                 c.l1_tags[j] = -1
@@ -249,6 +250,7 @@ cdef class Simulation:
                 n.reservation[k] = -1
             n.bank_free = <int64_t*>self._zeros("", s.l2_banks, np.int64)
             n.ways = <Way*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways * sizeof(Way), np.uint8)
+            n.hint = <int32_t*>self._zeros("", L2_HINTS, np.int32)
             n.tags = <int64_t*>self._zeros("", <int64_t>s.l2_sets * s.l2_ways, np.int64)
             for j in range(<int64_t>s.l2_sets * s.l2_ways):
                 n.tags[j] = n.ways[j].tag = -1
@@ -339,7 +341,9 @@ cdef class Simulation:
         s.dropped = <int64_t*>self._zeros("dropped", t, np.int64)
         s.lcap = line_table
         s.lkey = <int64_t*>self._zeros("line_key", line_table, np.int64)
-        s.lstat = <int64_t*>self._zeros("line_stats", (line_table, NLSTAT), np.int64)
+        s.lstat = <int64_t*>self._zeros("", (line_table, LSTRIDE), np.int64)
+        self.arrays["line_stats"] = self.keep[len(self.keep) - 1][:, :NLSTAT]
+        s.lmemo_line = -1
         for j in range(s.lcap):
             s.lkey[j] = -1
         s.transfers = <int64_t*>self._zeros("node_transfers", (s.nodes, s.nodes), np.int64)

@@ -125,7 +125,8 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
     sim.finish(end)
     a = sim.arrays
     memops, events, overflow = sim.totals()
-    used = np.flatnonzero((a["line_key"] >= 0) & a["line_stats"].any(axis=1))
+    used = np.flatnonzero(a["line_key"] >= 0)
+    used = used[a["line_stats"][used].any(axis=1)]        # of the used rows only: the table is mostly memory that nobody has touched
     used = used[np.argsort(a["line_key"][used], kind="stable")]
     node, home = flat_tables(machine.protocol)
     log = _log(a["log"], a["log_count"], machine.line_bytes)

@@ -19,11 +19,15 @@ cdef inline void req_free(Sim* s, int32_t r) noexcept nogil:
 
 
 cdef inline int32_t l1_index(Sim* s, Core* c, int64_t line) noexcept nogil:
-    cdef int32_t first = <int32_t>(line & (s.l1_sets - 1)) * s.l1_ways
-    cdef int64_t* tags = &c.l1_tags[first]
-    cdef int32_t i
+    cdef int32_t i = c.l1_hint[line & (L1_HINTS - 1)], first
+    cdef int64_t* tags
+    if c.l1_tags[i] == line:
+        return i
+    first = <int32_t>(line & (s.l1_sets - 1)) * s.l1_ways
+    tags = &c.l1_tags[first]
     for i in range(s.l1_ways):
         if tags[i] == line:
+            c.l1_hint[line & (L1_HINTS - 1)] = first + i
             return first + i
     return -1
 
@@ -70,17 +74,22 @@ cdef inline void l1_perm(Sim* s, Core* c, int64_t line, uint8_t perm) noexcept n
 
 
 cdef inline int32_t l2_find(Sim* s, Node* n, int64_t line) noexcept nogil:
-    cdef int32_t first = <int32_t>(line & (s.l2_sets - 1)) * s.l2_ways
-    cdef int64_t* tags = &n.tags[first]
-    cdef int32_t i
+    cdef int32_t i = n.hint[line & (L2_HINTS - 1)], first
+    cdef int64_t* tags
+    if n.tags[i] == line:
+        return i
+    first = <int32_t>(line & (s.l2_sets - 1)) * s.l2_ways
+    tags = &n.tags[first]
     for i in range(s.l2_ways):
         if tags[i] == line:
+            n.hint[line & (L2_HINTS - 1)] = first + i
             return first + i
     return -1
 
 
 cdef inline void set_tag(Node* n, Way* w, int64_t line) noexcept nogil:
     w.tag = line
+    w.slot = -1
     n.tags[w - n.ways] = line
 
 

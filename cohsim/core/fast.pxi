@@ -40,7 +40,7 @@ cdef inline void enter_lane(Sim* s, Core* c, Thread* th, Lane* lane) noexcept no
         lane.room = th.out[0].seq + (s.window_smt if sibling_active(s, th) else s.window)
     if s.write_through:
         for k in range(c.n_threads):
-            o = &s.threads[c.threads[k]]
+            o = c.thread[k]
             if o != th:
                 if o.sc_line >= 0:
                     lane.room = -1
@@ -68,11 +68,10 @@ cdef Thread* short_way(Sim* s, Core* c, Thread* th, int64_t horizon) noexcept no
     cdef Uop* u
     cdef Way* ways = s.nodes_[c.node].ways
     cdef int64_t* hot
-    cdef int64_t* tags
     cdef int64_t limit = c.bound, bound = c.bound, port = c.port_free, cost = s.issue, until = s.until, loads = 0, left = MAX_STEPS - s.steps
     cdef int64_t t, end, k, addr, line, chunk = FOREVER
     cdef uint32_t lru = c.lru
-    cdef int32_t i, n_mshr = c.n_mshr if s.write_through else 0, n_ways = s.l1_ways
+    cdef int32_t i, n_mshr = c.n_mshr if s.write_through else 0
     cdef bint acted = False, private = s.l2_private
     enter_lane(s, c, th, lane)
     if lane.room < 0:
@@ -83,14 +82,11 @@ cdef Thread* short_way(Sim* s, Core* c, Thread* th, int64_t horizon) noexcept no
             if sibling_dispatching(s, th):
                 cost *= 2
         if c.n_threads == 2:
-            o = &s.threads[c.threads[1 - th.slot]]
-            if o.state == T_RUN and not o.stream and not o.irq_ready:
+            o = c.thread[1 - th.slot]
+            if o.state == T_RUN and not o.stream and not o.irq_ready:    # an interrupt comes before its next micro-op
                 limit = horizon if horizon < th.sb_time else th.sb_time
                 if o.sb_time < limit:
                     limit = o.sb_time
-                if o.t < limit:
-                    other = &lanes[1]
-                    enter_lane(s, c, o, other)
     while left > 0:
         u = &s.uops[th.pc]
         t = th.t
@@ -110,16 +106,9 @@ cdef Thread* short_way(Sim* s, Core* c, Thread* th, int64_t horizon) noexcept no
                     end = th.t = t
                     acted = True
             if not acted:
-                i = <int32_t>(line & (s.l1_sets - 1)) * n_ways
-                tags = &c.l1_tags[i]
-                for k in range(n_ways):
-                    if tags[k] == line:
-                        break
-                else:
-                    break
-                i += <int32_t>k
+                i = l1_index(s, c, line)
                 end = t + cost
-                if end >= until:
+                if i < 0 or end >= until:
                     break
                 if private:
                     if ways[c.l1[i].l2].busy_until > t:
@@ -169,6 +158,9 @@ cdef Thread* short_way(Sim* s, Core* c, Thread* th, int64_t horizon) noexcept no
             break
         # The sibling's turn: it wins a tie, for this thread acted last.
         c.last = th.slot
+        if other == NULL:
+            other = &lanes[1]
+            enter_lane(s, c, c.thread[1 - th.slot], other)
         swap = lane
         lane = other
         other = swap

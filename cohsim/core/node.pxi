@@ -60,7 +60,7 @@ cdef inline int32_t drop_l1s(Sim* s, Node* n, Way* w, uint8_t mask, Req* cause, 
     for c in range(s.cores_per_node):
         if mask >> c & 1:
             send(s, t + s.l2_hop, src_node(s, n.id), EV_CORE_INV, n.id * s.cores_per_node + c, w.tag, 0, 0)
-            line_count(s, w.tag, LS_INVALIDATIONS, 1, t)
+            way_count(s, w, LS_INVALIDATIONS, 1, t)
             if s.n_log:
                 log_drop(s, n, w.tag, LG_DROP, s.cores[n.id * s.cores_per_node + c].threads[0], cause, t)
             any_ = 1
@@ -146,10 +146,17 @@ cdef inline void wake_line(Sim* s, Node* n, int32_t wi, int64_t time) noexcept n
 
 
 cdef inline void respond(Sim* s, Node* n, int32_t r, int64_t leave) noexcept nogil:
-    cdef int32_t core = s.threads[s.reqs[r].thread].core
-    if s.reqs[r].kind == OP_PREFETCH:
+    cdef Req* q = &s.reqs[r]
+    cdef int32_t core = s.threads[q.thread].core
+    cdef int64_t at = <int64_t>q.thread * s.n_uops + q.uop
+    if q.kind == OP_PREFETCH:
         req_free(s, r)                 # the adjacent line's: nobody waits for it
-    elif s.l2_private:
+        return
+    if HOT_LEVEL[q.level] > 0:                 # what the core's side will book, out of the host's outer caches until then
+        prefetch(&s.hot[at * HOT])
+    else:
+        prefetch(&s.served[at * NLEVEL + q.level])
+    if s.l2_private:
         core_complete(s, core, r, leave)
     else:
         send(s, leave + s.l2_hop, src_node(s, n.id), EV_CORE_RESP, core, r, 0, 0)
@@ -196,11 +203,11 @@ cdef void serve_load(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcept
     if q.kind == OP_LL:
         reservation(s, th)[0] = q.line
         n.reservation_code[core * s.threads_per_core + th.slot] = access_code(s, q.uop, q.addr, q.size)
-        line_count(s, q.line, LS_ATOMICS, 1, start)
+        way_count(s, w, LS_ATOMICS, 1, start)
     elif q.kind != OP_PREFETCH:
-        line_count(s, q.line, LS_LOADS, 1, start)
+        way_count(s, w, LS_LOADS, 1, start)
     if q.level == L_CLUSTER:
-        line_count(s, q.line, LS_NEAR, 1, start)
+        way_count(s, w, LS_NEAR, 1, start)
     if q.kind == OP_PREFETCH:
         respond(s, n, r, start)        # into the L2 alone
         return
@@ -228,9 +235,9 @@ cdef void serve_store(Sim* s, Node* n, Way* w, int32_t r, int64_t start) noexcep
         log_grant(s, n, w, q, 1, start)
     used_by(w, True, q.thread, access_code(s, q.uop, q.addr, q.size))
     w.served = -1
-    line_count(s, q.line, LS_STORES if q.kind == OP_STORE else LS_ATOMICS, 1, start)
+    way_count(s, w, LS_STORES if q.kind == OP_STORE else LS_ATOMICS, 1, start)
     if q.level == L_CLUSTER:
-        line_count(s, q.line, LS_NEAR, 1, start)
+        way_count(s, w, LS_NEAR, 1, start)
     kill_reservations(s, n, q.line, q.thread, access_code(s, q.uop, q.addr, q.size), start)
     if q.kind == OP_SC:
         reservation(s, th)[0] = -1
@@ -284,7 +291,7 @@ cdef int32_t node_serve(Sim* s, Node* n, int32_t wi, int32_t r, int64_t t) noexc
                 log_grant(s, n, w, q, 0, start)
             used_by(w, False, q.thread, request_code(s, q))
         w.served = -1
-        line_count(s, q.line, LS_SCFAIL, 1, start)
+        way_count(s, w, LS_SCFAIL, 1, start)
         if s.n_log:
             log_event(s, src_node(s, n.id), start, LG_FAIL, q.line, q.thread, q.uop, -1, -1, 0)
         if not s.l2_private:
@@ -375,7 +382,10 @@ cdef void line_queue(Sim* s, Node* n, int32_t wi, int64_t t) noexcept nogil:
         if waited >= 0:
             if measuring(s, t):
                 s.l2_queue_fs += t - waited
-            line_count(s, line, LS_QUEUE, t - waited, t)
+            if w.tag == line:
+                way_count(s, w, LS_QUEUE, t - waited, t)
+            else:                               # served, and evicted by what its core did next
+                line_count(s, line, LS_QUEUE, t - waited, t)
         if not served:
             queue_front(s, &w.qhead, &w.qtail, r, t)
             s.reqs[r].queued = -1               # from here on it waits for the home, not for the line
@@ -515,7 +525,7 @@ cdef void snoop_apply(Sim* s, Node* n, int32_t wi, int64_t line, int32_t ev, int
         if s.n_log and ops & (A_DROP | SUPPLIES):
             log_drop(s, n, line, LG_DROP if ops & A_DROP else LG_DOWNGRADE, -1, taker, t)
         if ops & A_DROP:
-            line_count(s, line, LS_INVALIDATIONS, 1, t)
+            way_count(s, w, LS_INVALIDATIONS, 1, t)
             if taker == NULL:
                 kill_reservations(s, n, line, -1, -1, t)
             else:

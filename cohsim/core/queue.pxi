@@ -150,28 +150,28 @@ cdef inline int32_t src_home(Sim* s, int32_t slice_) noexcept nogil:
 cdef inline void delivery_add(Sim* s, int32_t core, int64_t time) noexcept nogil:
     # A message is on its way to this core: it must not run ahead beyond the arrival.
     cdef Core* c = &s.cores[core]
+    cdef int32_t i
     if c.n_dl == MAXDL:
         s.fault = X_DELIVERIES
         return
-    c.dl[c.n_dl] = time
+    i = c.n_dl
+    while i > 0 and c.dl[(c.dl_head + i - 1) & (MAXDL - 1)] > time:
+        c.dl[(c.dl_head + i) & (MAXDL - 1)] = c.dl[(c.dl_head + i - 1) & (MAXDL - 1)]
+        i -= 1
+    c.dl[(c.dl_head + i) & (MAXDL - 1)] = time
     c.n_dl += 1
-    if time < c.dl_min:
-        c.dl_min = time
+    c.dl_min = c.dl[c.dl_head]
 
 
 cdef inline void delivery_done(Sim* s, int32_t core, int64_t time) noexcept nogil:
+    # Messages are taken in the order of time, so it is the first one.
     cdef Core* c = &s.cores[core]
-    cdef int32_t i
-    cdef int64_t m = FOREVER
-    for i in range(c.n_dl):
-        if c.dl[i] == time:
-            c.n_dl -= 1
-            c.dl[i] = c.dl[c.n_dl]
-            break
-    for i in range(c.n_dl):
-        if c.dl[i] < m:
-            m = c.dl[i]
-    c.dl_min = m
+    if c.dl_min != time:
+        s.fault = X_INTERNAL
+        return
+    c.dl_head = (c.dl_head + 1) & (MAXDL - 1)
+    c.n_dl -= 1
+    c.dl_min = c.dl[c.dl_head] if c.n_dl else FOREVER
 
 
 cdef inline void send(Sim* s, int64_t time, int32_t source, int32_t kind, int32_t a, int64_t b, int32_t c, int32_t d) noexcept nogil:

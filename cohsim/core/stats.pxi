@@ -48,8 +48,12 @@ cdef inline int64_t line_slot(Sim* s, int64_t line) noexcept nogil:
     # Index in the line table, or -1 when it is full (counted, not attributed).
     cdef uint64_t h = <uint64_t>line * <uint64_t>0x9E3779B97F4A7C15
     cdef int64_t i = <int64_t>(h >> 40) & (s.lcap - 1)
+    if line == s.lmemo_line:
+        return s.lmemo_slot
     while True:
         if s.lkey[i] == line:
+            s.lmemo_line = line
+            s.lmemo_slot = i
             return i
         if s.lkey[i] == -1:
             if s.lused * 4 >= s.lcap * 3:
@@ -67,7 +71,18 @@ cdef inline void line_count(Sim* s, int64_t line, int32_t stat, int64_t amount, 
         return
     i = line_slot(s, line)
     if i >= 0:
-        s.lstat[i * NLSTAT + stat] += amount
+        s.lstat[i * LSTRIDE + stat] += amount
+
+
+cdef inline void way_count(Sim* s, Way* w, int32_t stat, int64_t amount, int64_t t) noexcept nogil:
+    # The same for the line that a node's way holds, which remembers its place in the table.
+    if not measuring(s, t):
+        return
+    if w.slot < 0:
+        w.slot = <int32_t>line_slot(s, w.tag)
+        if w.slot < 0:
+            return
+    s.lstat[<int64_t>w.slot * LSTRIDE + stat] += amount
 
 
 cdef inline void line_stall(Sim* s, int64_t line, int64_t t0, int64_t t1) noexcept nogil:
@@ -80,7 +95,7 @@ cdef inline void line_stall(Sim* s, int64_t line, int64_t t0, int64_t t1) noexce
         return
     i = line_slot(s, line)
     if i >= 0:
-        s.lstat[i * NLSTAT + LS_STALL] += t1 - t0
+        s.lstat[i * LSTRIDE + LS_STALL] += t1 - t0
 
 
 cdef inline int32_t latency_bin(Sim* s, int64_t took) noexcept nogil:

@@ -33,14 +33,20 @@ cdef inline uint64_t line_bit(int64_t line) noexcept nogil:
 cdef inline int32_t sb_overlap(Sim* s, Thread* th, int64_t addr, uint8_t size) noexcept nogil:
     # Newest entry that is not performed and touches the bytes: ring index, or -1.
     cdef int32_t i = th.sb_tail - 1
+    cdef uint64_t words = 0, lines = 0
     cdef Store* e
     if th.sb_count == 0 or not th.sb_words & word_bits(addr, size):
         return -1
     while i - th.sb_head >= 0:
         e = &th.sb[i & s.sb_mask]
-        if e.state != 2 and e.addr < addr + size and addr < e.addr + e.size:
-            return i
+        if e.state != 2:
+            if e.addr < addr + size and addr < e.addr + e.size:
+                return i
+            words |= word_bits(e.addr, e.size)
+            lines |= line_bit(e.line)
         i -= 1
+    th.sb_words = words                          # the filters forget performed stores: the next look-up is more often spared
+    th.sb_lines = lines
     return -1
 
 

@@ -7,12 +7,15 @@ cdef enum:
     NCAT = 15
     NLEVEL = 9
     NLSTAT = 14
+    LSTRIDE = 16       # counters of a line lie in two host cache lines of their own
     MAXSMT = 4
     MAXNODE = 32       # hardware threads of one node: 8 cores of 4
     MAXOUT = 32        # outstanding loads, LL and SC of one thread
     MAXSB = 128        # store buffer ring (capacity is the machine's; the ring also holds acknowledged holes)
     MAXWB = 32         # write-backs of one node that wait for their PutAck
-    MAXDL = 1024       # messages on their way to one core
+    MAXDL = 1024       # messages on their way to one core; a power of two
+    L1_HINTS = 512     # powers of two
+    L2_HINTS = 1024
     HISTBINS = 64
     MAXREADS = 4096    # pending events in which a device may read memory
     MAXVEC = 64        # interrupt vectors of one CPU
@@ -273,52 +276,53 @@ cdef struct Vector:
     int32_t bit            # in Thread.irq_pending
 
 cdef struct Thread:
+    # What nearly every action reads: the first three host cache lines.
     int64_t t              # local time: the next instruction dispatches here
+    int64_t sb_time        # when the store buffer's head may act (in-order drain), else FOREVER
     int64_t icount
     int64_t work_left
-    int64_t start
-    int64_t sb_time        # when the store buffer's head may act (in-order drain), else FOREVER
-    int64_t sb_next_free
-    int64_t load_done      # when the latest load's value is there
     int64_t locked_until   # a locked operation holds back younger memory operations
-    int64_t block_since
-    int64_t block_seq      # instruction number of the load it waits for
+    int32_t state
+    int32_t pc
+    int32_t n_out
+    int32_t stream
+    int32_t retrying
+    int32_t sb_count       # not yet performed
+    int64_t load_done      # when the latest load's value is there
     int64_t load_seq       # instruction number of the latest load
     int64_t sc_line        # line of the SC on its way, or -1
+    uint64_t sb_words      # one bit per hashed word (line) in the store buffer: none set, none there
+    uint64_t sb_lines
+    int32_t id
+    int32_t core
+    int32_t node
+    int32_t slot
+    int32_t load_pending   # the latest load is still outstanding
+    int32_t sb_barrier     # the next store carries a barrier
+    int32_t sb_head
+    int32_t sb_tail
+    int32_t sb_unsent      # out of order: ring index from which on nothing has been sent
+    int32_t sb_waiting     # in-order drain: the head's request is at the node
+    int32_t block_kind
+    int32_t block_uop
+    int32_t block_cat
+    int32_t locked_uop
+    int64_t block_since
+    int64_t block_seq      # instruction number of the load it waits for
+    int64_t sb_next_free
+    int64_t start
     int64_t iterations
     int64_t arrived        # packets that arrived at the queue until `arrival`
     int64_t arrival        # time of the next arrival
     int64_t queue_len
     int64_t period         # mean time between arrivals
     uint64_t rng
-    uint64_t sb_words      # one bit per hashed word (line) in the store buffer: none set, none there
-    uint64_t sb_lines
     int64_t reg[NREG]
     int64_t ready[NREG]    # when the register's value is there
     int64_t ctx[NCTX]
     int32_t regwait[NREG]  # 1: an outstanding operation will write it
-    int32_t id
     int32_t cpu
-    int32_t core
-    int32_t slot
-    int32_t node
-    int32_t state
-    int32_t pc
-    int32_t n_out
-    int32_t sb_head
-    int32_t sb_tail
-    int32_t sb_count       # not yet performed
-    int32_t sb_unsent      # out of order: ring index from which on nothing has been sent
-    int32_t sb_barrier     # the next store carries a barrier
-    int32_t sb_waiting     # in-order drain: the head's request is at the node
-    int32_t load_pending   # the latest load is still outstanding
-    int32_t block_kind
-    int32_t block_uop
-    int32_t block_cat
-    int32_t retrying
-    int32_t locked_uop
     int32_t op_pending     # a locked operation is at the node
-    int32_t stream
     int32_t rec_fresh
     int32_t rec_part       # the second line of an access that crosses lines
     int32_t irq_ready      # an interrupt is pending and not masked
@@ -357,10 +361,12 @@ cdef struct Core:
     Thread* thread[MAXSMT]  # the same as pointers
     int32_t last           # slot of the thread that acted last: the other one wins a tie
     int32_t n_dl
+    int32_t dl_head
     int32_t n_mshr
     uint32_t lru
-    int64_t* dl
+    int64_t* dl            # ring of MAXDL times, earliest first: when messages under way arrive
     int64_t* l1_tags
+    int32_t* l1_hint       # by the line's low bits: way in which such a line was found last
     int64_t* mshr          # lines with an outstanding fill
     L1Way* l1
 
@@ -375,6 +381,7 @@ cdef struct Way:
     uint8_t l1mask
     int8_t writer          # core (in the node) that wrote last since the fill, -1 none
     uint8_t wake           # an EV_NODE_LINE is under way
+    int32_t slot           # of its line in the line table, -1: not asked yet
     int32_t write_code     # access code of who wrote last since the fill, and who fetched or loaded last: what a taker takes the line from
     int32_t read_code
     int32_t from_code      # whose copy the home took for the request under way
@@ -382,7 +389,7 @@ cdef struct Way:
     int16_t read_thread
     int16_t from_thread
     uint8_t from_data      # that copy supplies the data
-    uint8_t pad[9]         # one host cache line
+    uint8_t pad[5]         # one host cache line
 
 cdef struct WriteBack:
     int64_t line
@@ -406,6 +413,7 @@ cdef struct Node:
     int64_t home_last      # messages to the homes stay in order
     int64_t* bank_free
     int64_t* tags          # copies of Way.tag, kept by set_tag: a look-up reads nothing else
+    int32_t* hint          # as Core.l1_hint
     Way* ways
     int64_t reservation[MAXNODE]   # by hardware thread: line, or -1
     int32_t reservation_code[MAXNODE]   # access code of the load-and-reserve
@@ -606,6 +614,7 @@ cdef struct Sim:
     int64_t* lkey
     int64_t* lstat
     int64_t lcap, lused, loverflow
+    int64_t lmemo_line, lmemo_slot     # the latest answer of line_slot
     int64_t* transfers     # [N, N]
     int64_t* latency       # [U, LAT]: operations beyond the L1, all threads
     int64_t* pairs         # [N, pair_cap, PAIR]
