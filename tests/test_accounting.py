@@ -19,7 +19,7 @@ X = 0x10000
 @pytest.mark.parametrize(("machine_name", "name"), workload_files())
 @pytest.mark.parametrize("warmup_ns", [0.0, 1234.5])
 def test_do_the_categories_of_every_thread_sum_to_the_window(machine_name: str, name: str, warmup_ns: float) -> None:
-    d = short_run(machine_name, name, warmup_ns=warmup_ns)
+    d = short_run(machine_name, name, warmup_ns=warmup_ns, measure_ns=6_000.0)
     assert d.stop == "finished"
     assert d.measured_fs == round(warmup_ns * 1e6 + 6e9) - round(warmup_ns * 1e6)
     halted = idle_cpus(machine_name, name) if not is_recorded(name) else set()
