@@ -99,7 +99,7 @@ def matters(line: SharedLine, cpus: int, threshold: float) -> bool:
     """CPUs spend time because they take the line from each other, or because they wait at a lock on it (which they do in their own caches)."""
     if line.verdict in (Verdict.TRUE_SHARING, Verdict.FALSE_SHARING, Verdict.MIXED, Verdict.READ_MOSTLY):
         return True
-    return line.lock is not None and line.lock.queue_length / cpus >= threshold
+    return line.lock is not None and line.take_count > 0 and line.lock.queue_length / cpus >= threshold
 
 
 # ---- other lines

@@ -145,7 +145,8 @@ class _Search:
                 try:
                     candidate.applied(start.point).prepare()
                 except InputError as error:
-                    impossible.append((candidate, error.problems[0].what))
+                    if all(candidate.change != known.change for known, _ in impossible):
+                        impossible.append((candidate, error.problems[0].what))
                 else:
                     todo.append((start, candidate))
         outcomes = self.outcomes(todo, self.seeds[:1], f"round {number}, first seed")
