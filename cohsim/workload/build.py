@@ -9,7 +9,8 @@ from typing import Any
 from cohsim.uops import Alu, Cond, Flag, Op
 from cohsim.workload import syntax as s
 from cohsim.workload.compiled import FieldRef
-from cohsim.workload.devices import REGISTERS, DevicePlan, find_nic
+from cohsim.workload.device_statements import DeviceStatements
+from cohsim.workload.devices import DevicePlan
 from cohsim.workload.emit import INVERSE, Address, Emitter, Operand
 from cohsim.workload.layout import StructLayout
 from cohsim.workload.locks import ENTRIES, Locks
@@ -47,7 +48,7 @@ class TooLarge(Exception):
     """The program grows beyond MAX_UOPS; reported."""
 
 
-class Builder:
+class Builder(DeviceStatements):
     """Emits the programs of a workload."""
 
     def __init__(
@@ -440,54 +441,6 @@ class Builder:
             self.o.compute(frame, node.value, frame.dst)
         self.e.jump(frame.end)
 
-    # ---- interrupts and devices
-    def do_Wait(self, node: s.Wait, frame: Frame) -> None:
-        if self.interrupt:
-            raise self.o.bad(node.pos, "'wait' in an interrupt path", "only a base program is idle; return instead")
-        self.devices.waits = True
-        self.e.add(Op.WAIT)
-
-    def do_Irq(self, node: s.Irq, frame: Frame) -> None:
-        self.e.add(Op.IRQ, imm=int(node.on))
-
-    def do_Count(self, node: s.Count, frame: Frame) -> None:
-        self.e.add(Op.COUNT, offset=self.devices.counter(node.name))
-
-    def do_Prefetch(self, node: s.Prefetch, frame: Frame) -> None:
-        self.e.memory(Op.PREFETCH, self.o.address(frame, node.address), size=1)
-
-    def do_Mmio(self, node: s.Mmio, frame: Frame) -> None:
-        name, _, register = node.register.partition(".")
-        name = frame.nics.get(name, name)
-        nic = find_nic(self.program, self.devices, name, node.pos)
-        if register not in REGISTERS:
-            raise self.o.bad(node.pos, f"unknown device register {register!r}", suggest(register, REGISTERS))
-        if nic is None:
-            raise Bad
-        queue, temp = self.o.value(frame, node.queue)
-        value, temp2 = self.o.value(frame, node.value)
-        queues = self.devices.nics[nic].queues
-        if queue.reg < 0 and not 0 <= queue.imm < queues:
-            raise self.o.bad(node.pos, f"queue {queue.imm} of nic {name!r}, which has {queues}", "queues count from 0")
-        self.e.add(
-            Op.MMIO, fn=nic * 16 + REGISTERS[register], areg=queue.reg, offset=queue.imm, b=value.reg, imm=value.imm
-        )
-        self.e.release(temp, temp2)
-
-    def do_Ipi(self, node: s.Ipi, frame: Frame) -> None:
-        known = self.devices.interrupts
-        if node.name not in known:
-            raise self.o.bad(
-                node.pos,
-                f"unknown interrupt {node.name!r}",
-                suggest(node.name, known) if known else f"add to the run block: interrupt {node.name} runs PATH",
-            )
-        cpu, temp = self.o.value(frame, node.cpu)
-        if cpu.reg < 0 and not 0 <= cpu.imm < self.program.env.cpus:
-            raise self.o.bad(node.pos, f"CPU {cpu.imm} in a run of {self.program.env.cpus} CPUs", "CPUs count from 0")
-        self.e.add(Op.IPI, offset=known[node.name], b=cpu.reg, imm=cpu.imm)
-        self.e.release(temp)
-
     # ---- primitives and calls
     def do_Invoke(self, node: s.Invoke, frame: Frame) -> None:
         if node.mode == "plain" and node.name in BARRIERS:
@@ -631,13 +584,6 @@ class Builder:
         if parameter.initially is not None and at.object and at.areg < 0 and at.size:
             self.initially.setdefault((at.object, at.offset, min(at.size, 8)), self.program.int(parameter.initially, arg.pos))
         return -1
-
-    def nic_named(self, name: str, frame: Frame) -> str | None:
-        """The NIC that a name means where it means nothing else."""
-        if name in frame.nics:
-            return frame.nics[name]
-        known = (frame.bindings, frame.registers, self.program.objects, self.program.params)
-        return name if name in self.program.nics and not any(name in names for names in known) else None
 
     def result_register(self, inner: Frame, node: s.Invoke, function: s.Function, frame: Frame) -> None:
         """Let ``return r`` compute r where the caller wants it, so that returning costs no move."""
