@@ -27,16 +27,11 @@ PIN = (0, 1, 2, 3, 4)
 """Core i7: all cores and one pair of siblings; T4240: two pairs of siblings and a core, all in one cluster."""
 
 
-def has_nic(name: str) -> bool:
-    """Such a workload needs a machine with devices."""
-    return any(line.startswith("nic ") for line in (ROOT / name).read_text(encoding="utf-8").splitlines())
-
-
 def workload_files() -> list[tuple[str, str]]:
-    """(machine, path relative to ``workloads/``) of all that go together: NICs need a machine with devices, a recorded trace its own instruction set."""
+    """(machine, path relative to ``workloads/``) of all that go together: a recorded trace runs on its own instruction set only."""
     texts = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.trace") if p.parent.name != "lib")
     recorded = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob(f"*{RECORDED_SUFFIX}"))
-    return [(m, t) for m in MACHINES for t in texts if compile_machine(load_machine(m)).has_devices or not has_nic(t)] + [
+    return [(m, t) for m in MACHINES for t in texts] + [
         (m, t) for m in MACHINES for t in recorded if load_recorded(ROOT / t).isa == compile_machine(load_machine(m)).isa
     ]
 
