@@ -92,3 +92,12 @@ POWER5_ATOMIC = {
 GRAVITON1_SOURCE = "concurrency-hierarchy-bench (GitHub travisdowns, Unlicense): atomic add by LL/SC, AWS Graviton1, median of 15 trials"
 GRAVITON1_ATOMIC = {1: 8.8, 2: 30.7, 3: 85.6, 4: 105.4, 5: 134.8, 6: 257.8, 7: 326.0, 8: 410.2, 9: 304.2, 10: 553.6, 11: 592.0, 12: 808.5,
                     13: 663.7, 14: 1025, 15: 1173, 16: 1372}
+
+# ---------------------------------------------------------------------------------------------------- VLAN forwarding
+
+VLAN_SOURCE = "netdev, 2010-02-08, 'VLAN egress performance' (Core i7 with 8 threads, two Intel 82598, Linux 2.6.31, 64-byte packets)"
+VLAN_MPPS = {(False, False): 5.0, (True, False): 5.0, (False, True): 1.4, (True, True): 1.3}
+"""Forwarded Mpacket/s by (ingress VLAN, egress VLAN). 5.0 is the offered load or the NICs' limit."""
+
+VLAN_CPU_PERCENT = {(False, False): 70.0, (True, False): 75.0, (False, True): 26.0, (True, True): 26.0}
+"""CPU use of all 8 threads in percent; the first is what machines/corei7.yaml is calibrated against."""
