@@ -163,7 +163,7 @@ def named_table(found: dict[str, Figures]) -> str:
 
 def draw(found: dict[tuple[tuple[bool, bool], str], Figures]) -> Figure:
     """Rate, CPU use and the two busiest CPUs of each configuration."""
-    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    figure = Figure(figsize=(11, 4.1), layout="constrained")
     rate, cpu, busiest = figure.subplots(1, 3)
     _bars(rate, "forwarded", "Mpacket/s", {"published": list(published.VLAN_MPPS.values()), **_series(found, lambda f: f.mpps)})
     _bars(cpu, "CPU use, mean of 8 threads", "%", {"published": list(published.VLAN_CPU_PERCENT.values()), **_series(found, lambda f: 100 * f.cpu)})
@@ -171,6 +171,7 @@ def draw(found: dict[tuple[tuple[bool, bool], str], Figures]) -> Figure:
     for n, values in enumerate(_series(found, lambda f: 100 * f.second).values()):
         places = [i + (n - 0.5) * 0.4 for i in range(len(CONFIGURATIONS))]
         busiest.hlines(values, [x - 0.17 for x in places], [x + 0.17 for x in places], color="black", linewidth=1.5)
+    figure.legend(*rate.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     return figure
 
 
@@ -187,7 +188,6 @@ def _bars(axes: Axes, title: str, unit: str, series: dict[str, list[float]]) -> 
     axes.set(title=title, ylabel=unit, xlabel="VLAN device on ingress/egress")
     axes.set_xticks(range(len(CONFIGURATIONS)), [named(at) for at in CONFIGURATIONS])
     axes.grid(alpha=0.3, axis="y")
-    axes.legend(fontsize=7)
 
 
 NOTE = """The report gives a rate, a CPU use and "one thread does all the work" with an egress VLAN, not the load. The emulator has them at two loads:

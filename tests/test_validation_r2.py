@@ -15,6 +15,8 @@ from cohsim.experiment import prepare
 from cohsim.results.result import Result
 from cohsim.results.summary import summarize
 
+pytestmark = pytest.mark.slow
+
 QUEUE = 1
 """Transmit queue that skb_tx_hash gives every IPv4 packet with the file's salt and 8 queues (test_vlan_fwd.py computes it)."""
 LOCK_LINE = ("vlan_txq", 64)
