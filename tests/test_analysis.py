@@ -198,7 +198,8 @@ def scripts() -> dict[str, ModuleType]:
 
     sys.path.insert(0, str(ANALYSIS))
     try:
-        return {name: importlib.import_module(name) for name in ("comparison", "x5550_counter", "llsc_counter", "latency_tables", "vlan_forwarding", "all")}
+        names = ("comparison", "x5550_counter", "llsc_counter", "latency_tables", "vlan_forwarding", "all")
+        return {name: importlib.import_module(name) for name in names}
     finally:
         sys.path.remove(str(ANALYSIS))
 
@@ -302,7 +303,8 @@ def test_vlan_runs_are_made_once_and_named_after_what_differs(scripts):
     module = scripts["vlan_forwarding"]
     table = module.table_cases()
     assert len(table) == 8 and len(set(table.values())) == 6, "without egress VLAN both loads are one search, which ends with its first trial"
-    assert set(module.answer_cases()) == {f"{vlan}{device}" for vlan in ("egress_vlan ", "ingress_vlan egress_vlan ") for device in ("multiqueue", "lltx")}
+    vlans, devices = ("egress_vlan", "ingress_vlan egress_vlan"), ("multiqueue", "lltx")
+    assert set(module.answer_cases()) == {f"{vlan} {device}" for vlan in vlans for device in devices}
     light = module.assumption_cases(module.LOSS_FREE_PPS)
     assert len(set(light.values())) == len(light) == 11
     assert light["salt2"].point.load_pps == 1.25e6 and light["salt2"].point.warmup_ns == 15e6
