@@ -19,8 +19,8 @@ from comparison import HEADER, Comparison
 from cohsim.errors import CohsimError
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ("ipv6_scaling", "x5550_counter", "llsc_counter", "latency_tables", "vlan_tso")
-PUBLISHED = ("ipv6_scaling.png", "x5550_counter.png")
+SCRIPTS = ("ipv6_scaling", "x5550_counter", "llsc_counter", "latency_tables", "vlan_forwarding", "vlan_tso")
+PUBLISHED = ("ipv6_scaling.png", "x5550_counter.png", "vlan_forwarding.png")
 """Pictures that the README shows."""
 
 

@@ -113,3 +113,13 @@ STACKED_VLAN = {
 """By test (1: VLAN on VLAN; 2: VLAN on bridge on team) and kernel (before: segments in software, after: by the NIC)."""
 
 STACKED_VLAN_CALIBRATED_AT = ("test1", "after")
+
+
+# ---------------------------------------------------------------------------------------------------- VLAN forwarding
+
+VLAN_SOURCE = "netdev, 2010-02-08, 'VLAN egress performance' (Core i7 with 8 threads, two Intel 82598, Linux 2.6.31, 64-byte packets)"
+VLAN_MPPS = {(False, False): 5.0, (True, False): 5.0, (False, True): 1.4, (True, True): 1.3}
+"""Forwarded Mpacket/s by (ingress VLAN, egress VLAN). 5.0 is the offered load or the NICs' limit."""
+
+VLAN_CPU_PERCENT = {(False, False): 70.0, (True, False): 75.0, (False, True): 26.0, (True, True): 26.0}
+"""CPU use of all 8 threads in percent; the first is what machines/corei7.yaml is calibrated against."""

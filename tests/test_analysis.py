@@ -198,7 +198,8 @@ def scripts() -> dict[str, ModuleType]:
 
     sys.path.insert(0, str(ANALYSIS))
     try:
-        return {name: importlib.import_module(name) for name in ("comparison", "x5550_counter", "llsc_counter", "latency_tables", "all")}
+        names = ("comparison", "x5550_counter", "llsc_counter", "latency_tables", "vlan_forwarding", "all")
+        return {name: importlib.import_module(name) for name in names}
     finally:
         sys.path.remove(str(ANALYSIS))
 
@@ -266,3 +267,52 @@ def test_pictures_in_the_docs_are_small_and_used():
     for picture in (docs / "img").iterdir():
         assert picture.stat().st_size < 150_000, picture.name
         assert f"img/{picture.name}" in texts, f"{picture.name} is shown nowhere"
+
+
+# ----------------------------------------------------------------------------------------------------- VLAN forwarding
+
+
+def vlan_summary(mpps: float, use: list[float], spin: float = 0.0) -> dict[str, Any]:
+    return {"packet_rate_pps": mpps * 1e6, "cpu_utilization": sum(use) / len(use), "cpu_utilization_per_cpu": use, "time_shares": {"spin": spin},
+            "dropped": 1200, "paused": 0.25}
+
+
+def test_vlan_figures_are_those_of_the_two_busiest_cpus(scripts):
+    figures = scripts["vlan_forwarding"].Figures.of(vlan_summary(1.25, [0.2, 1.0, 0.38, 0.3, 0.12, 0.0, 0.0, 0.0], spin=0.5))
+    assert (figures.busiest, figures.second, figures.cpu) == (1.0, 0.38, 0.25)
+    assert figures.spinning == 0.125, "half of the busy time, of all CPUs' time"
+    assert figures.cells() == ["1.25", "25.0", "100.0", "38.0", "12.5", "25.0", "1,200"]
+
+
+def test_vlan_comparison_has_errors_at_both_loads(scripts, tmp_path):
+    module = scripts["vlan_forwarding"]
+    at_load = {module.OVERLOAD: vlan_summary(1.26, [1.0, *[0.3] * 7]), module.NO_LOSS: vlan_summary(1.26, [0.52, *[0.26] * 7])}
+    found = {(at, load): module.Figures.of(summary) for at in module.CONFIGURATIONS for load, summary in at_load.items()}
+    comparison = module.compared(found, tmp_path)
+    rows = {row.what: row for row in comparison.rows}
+    assert len(rows) == len(comparison.rows) == 4 * 2 * 4
+    rate = rows[f"ingress/egress VLAN no/yes, {module.NO_LOSS}: rate"]
+    assert rate.error == pytest.approx(1.26 / 1.4 - 1) and rate.role == "predicted"
+    assert rows[f"ingress/egress VLAN no/no, {module.OVERLOAD}: CPU, mean of 8"].role == "calibrated"
+    assert len(comparison.headlines) == 4, "rate and CPU use of the egress row at both loads"
+    assert "1.40 | 1.26 | Mpacket/s | -10.0% |" in (tmp_path / "vlan_forwarding.md").read_text()
+    assert (tmp_path / "vlan_forwarding.png").stat().st_size < 150_000
+
+
+def test_vlan_runs_are_made_once_and_named_after_what_differs(scripts):
+    module = scripts["vlan_forwarding"]
+    table = module.table_cases()
+    assert len(table) == 8 and len(set(table.values())) == 6, "without egress VLAN both loads are one search, which ends with its first trial"
+    vlans, devices = ("egress_vlan", "ingress_vlan egress_vlan"), ("multiqueue", "lltx")
+    assert set(module.answer_cases()) == {f"{vlan} {device}" for vlan in vlans for device in devices}
+    light = module.assumption_cases(module.LOSS_FREE_PPS)
+    assert len(set(light.values())) == len(light) == 11
+    assert light["salt2"].point.load_pps == 1.25e6 and light["salt2"].point.warmup_ns == 15e6
+    for case in light.values():
+        case.point.prepare()
+
+
+def test_vlan_run_that_fails_names_its_variants(scripts):
+    module = scripts["vlan_forwarding"]
+    with pytest.raises(module.CohsimError, match="egress_vlan nonesuch: .*unknown variant 'nonesuch'"):
+        module.figures([module.Case(("egress_vlan", "nonesuch"), 1e6)])
