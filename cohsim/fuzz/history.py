@@ -143,7 +143,7 @@ def apply(fn: int, x: np.ndarray, v: int) -> np.ndarray:
     other = np.uint64(v & 0xFFFF_FFFF_FFFF_FFFF)
     table = {Alu.ADD: lambda: x + other, Alu.SUB: lambda: x - other, Alu.AND: lambda: x & other, Alu.OR: lambda: x | other,
              Alu.XOR: lambda: x ^ other, Alu.XCHG: lambda: np.full(len(x), other), Alu.SHL: lambda: x << (other & np.uint64(63)),
-             Alu.SHR: lambda: x >> (other & np.uint64(63))}
+             Alu.SHR: lambda: x >> (other & np.uint64(63)), Alu.MUL: lambda: x * other}
     result: np.ndarray = table[Alu(fn)]()
     return result
 
