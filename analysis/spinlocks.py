@@ -71,11 +71,12 @@ READING = """
   each of them fetches it again, whether it is its turn or not (from the L3 once the first one has it, so only one of these reads is a
   transfer between cores).
 * **TTAS** lets whoever comes first have it. The previous owner's core still has the line, so its next acquisition often wins before a
-  waiter's request has crossed the fabric: fewer transfers of the protected line than acquisitions, more throughput, and an uneven
-  distribution: the fairness column is the price. Every release starts a race: all waiters see the free lock, all try the locked operation,
-  all but one fail, and each attempt moves the line. From 5 threads on, two siblings pass the lock to each other inside their core faster
-  than any other core can ask, and keep it for the whole window (fairness 0). Real machines show strong unfairness of this kind too; that it
-  is total here is a limit of the model, whose fabric has no arbitration noise and whose threads take no interrupts.
+  waiter's request has crossed the fabric: about three acquisitions for each move of the protected line, and more throughput. Every release
+  starts a race: all waiters see the free lock, all try the locked operation, all but one fail, and each attempt moves the line, so it slows
+  down with the number of waiters where the queueing locks do not. From 5 threads on, two siblings pass the lock to each other inside their
+  core faster than any other core can ask, and keep it for the whole window (fairness 0). Real machines show strong unfairness of this kind
+  too; that it is total here, and even below 5 threads, is a limit of the model, whose fabric has no arbitration noise and whose threads
+  take no interrupts.
 * **MCS** lets each waiter spin on its own node. A hand-over touches exactly the successor's node, whatever the number of waiters, in order
   of arrival; it pays with more lines per acquisition (its own node, the predecessor's or successor's node, the queue's tail), which is why
   ticket is ahead while few wait and MCS does not fall when many do.
