@@ -19,7 +19,7 @@ from comparison import HEADER, Comparison
 from cohsim.errors import CohsimError
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ("ipv6_scaling", "x5550_counter", "llsc_counter", "latency_tables")
+SCRIPTS = ("ipv6_scaling", "x5550_counter", "llsc_counter", "latency_tables", "vlan_tso")
 PUBLISHED = ("ipv6_scaling.png", "x5550_counter.png")
 """Pictures that the README shows."""
 

@@ -92,3 +92,24 @@ POWER5_ATOMIC = {
 GRAVITON1_SOURCE = "concurrency-hierarchy-bench (GitHub travisdowns, Unlicense): atomic add by LL/SC, AWS Graviton1, median of 15 trials"
 GRAVITON1_ATOMIC = {1: 8.8, 2: 30.7, 3: 85.6, 4: 105.4, 5: 134.8, 6: 257.8, 7: 326.0, 8: 410.2, 9: 304.2, 10: 553.6, 11: 592.0, 12: 808.5,
                     13: 663.7, 14: 1025, 15: 1173, 16: 1372}
+
+STACKED_VLAN_SOURCE = "netdev, 2015-03-27, 'Stacked vlan TSO' (netperf TCP_STREAM, 16384-byte sends, 60 s, Intel I350; machine and CPUs not stated)"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One netperf run: payload rate and the share of all CPUs' time in the kernel."""
+
+    mbps: float
+    sys: float
+
+
+STACKED_VLAN = {
+    ("test1", "before"): Stream(933.72, 0.1128),
+    ("test1", "after"): Stream(936.13, 0.0417),
+    ("test2", "before"): Stream(936.28, 0.1157),
+    ("test2", "after"): Stream(935.72, 0.0766),
+}
+"""By test (1: VLAN on VLAN; 2: VLAN on bridge on team) and kernel (before: segments in software, after: by the NIC)."""
+
+STACKED_VLAN_CALIBRATED_AT = ("test1", "after")

@@ -140,6 +140,13 @@ def test_is_a_frame_of_several_descriptors_one_frame(m: CompiledMachine) -> None
     assert [done(r, i) for i in range(3)] == [0, 0, 1]
 
 
+def test_when_is_the_status_of_a_frame_written_that_the_buffer_of_the_port_does_not_hold(m: CompiledMachine) -> None:
+    """3000 bytes through a buffer of 1000: its last byte is read 1000 ns before the frame is through the wire."""
+    p, words, d = sender(1), commands(3000 | PLAIN), only(fifo_bytes=1000)
+    last = read_fs(m, p) + (3000 + OVERHEAD - 1000) * NS
+    assert [done(cut(m, p, words, last + status_fs(m) + k, d), 0) for k in (0, 1)] == [0, 1]
+
+
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_how_many_segments_and_bytes_does_a_large_send_become(m: CompiledMachine, where: str) -> None:
     """54 bytes of header, 4000 of payload, 1460 a segment: 3 frames of 1514, 1514 and 1134 bytes, each with its header and overhead."""

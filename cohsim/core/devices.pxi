@@ -497,9 +497,9 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
             end = n.wire_free if end == frames else begin + on_wire(n, end * (header + mss + n.overhead))
             device_event(s, nic, end + n.ack_delay, D_ACK, 0, 0)
     n.sent += frames
-    # Its descriptors are done when its last byte is in the port's buffer, which a large frame overflows.
-    end = n.wire_free - on_wire(n, n.fifo_bytes)
-    device_event(s, nic, end if end > fetched else fetched, D_FETCHED, queue, i - h.head)
+    # Of a frame that the port's buffer does not hold, the last byte is read when the wire has taken what is too much.
+    k = wire + frames * n.overhead - n.fifo_bytes
+    device_event(s, nic, fetched + on_wire(n, k) if k > 0 else fetched, D_FETCHED, queue, i - h.head)
     h.head = i
 
 
