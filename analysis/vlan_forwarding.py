@@ -4,7 +4,7 @@
     python analysis/vlan_forwarding.py --answer              # the same with the VLAN device of 2.6.32 (multiqueue) and of 2.6.38 (lltx)
     python analysis/vlan_forwarding.py --assumptions         # what each assumption of the workload does to the egress row
 
-Simulations run on all host cores. On two of them the report's table takes about ten minutes, --answer five, --assumptions fifteen.
+Simulations run on all host cores. On two of them the report's table takes about six minutes, --answer four, --assumptions eight.
 """
 from __future__ import annotations
 
