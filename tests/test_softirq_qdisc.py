@@ -9,6 +9,7 @@ NAPI = """cohsim-trace 1
 kernel 2.6.31
 include "netdev_2_6_31.trace"
 include "softirq.trace"
+include "qdisc.trace"
 struct backlog_words size 64
     left    0 4
     polls   4 4
