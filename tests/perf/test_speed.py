@@ -25,8 +25,8 @@ from cohsim.workload.info import count_path
 
 pytestmark = [pytest.mark.perf, pytest.mark.benchmark(timer=time.thread_time)]
 
-HIT_GATES = {("t4240", 4): 1 / 5.2, ("t4240", 24): 1 / 6.2, ("corei7", 4): 1 / 4.5, ("corei7", 8): 1 / 7.8}
-IPV6_GATE = 1 / 27
+HIT_GATES = {("t4240", 4): 1 / 4.9, ("t4240", 24): 1 / 6.2, ("corei7", 4): 1 / 4.3, ("corei7", 8): 1 / 7.7}
+IPV6_GATE = 1 / 23
 ATOMIC_GATE = 1 / 10
 HIT_OPERATIONS = 4 * (256 + 2) + 2 + 2
 """Accesses of one iteration of micro/hit_stream: 1024 of the own array, 8 of settings, 2 of the board, 2 of the turn counter."""
