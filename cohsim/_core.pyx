@@ -471,7 +471,7 @@ cdef class Simulation:
         cdef Uop* u
         for i in range(s.n_uops):
             u = &s.uops[i]
-            if u.op == OP_MMIO and (u.fn >> 4 >= len(d.nics) or u.fn & 15 > 3):
+            if u.op == OP_MMIO and (u.fn >> 4 >= len(d.nics) or u.fn & 15 > D_TX_MODERATION):
                 raise ValueError(f"micro-op {i}: there is no NIC {u.fn >> 4} with a register {u.fn & 15}")
             if u.op == OP_IPI and not 0 <= u.base < len(d.vectors):
                 raise ValueError(f"micro-op {i}: there is no vector {u.base}")
