@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 from matplotlib.figure import Figure
 
 EMULATED, MEASURED, RANGE = "#1f5fa8", "#d1701c", "#f0c9a3"
@@ -71,3 +72,8 @@ def write(comparison: Comparison, figure: Figure, out: Path) -> Comparison:
     lines = [f"# {comparison.title}", "", f"Measured: {comparison.source}.", *note, "", f"![]({picture})", ""]
     (out / f"{comparison.name}.md").write_text("\n".join([*lines, *table(comparison.rows)]) + "\n", encoding="utf-8")
     return Comparison(**{**vars(comparison), "pictures": [picture]})
+
+
+def show(comparison: Comparison, out: Path) -> None:
+    """Print what ``write`` wrote."""
+    click.echo((out / f"{comparison.name}.md").read_text(encoding="utf-8"), nl=False)

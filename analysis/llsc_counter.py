@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import published
-from comparison import EMULATED, MEASURED, Comparison, Row, write
+from comparison import EMULATED, MEASURED, Comparison, Row, show, write
 from matplotlib.figure import Figure
 
 from cohsim.experiment import prepare
@@ -77,8 +77,7 @@ def draw(emulated: dict[int, float], power5: dict[int, float], graviton: dict[in
 @click.command(help=__doc__)
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("analysis/out"), show_default=True)
 def main(output: Path) -> None:
-    comparison = produce(output)
-    click.echo((output / f"{comparison.name}.md").read_text(encoding="utf-8"), nl=False)
+    show(produce(output), output)
 
 
 if __name__ == "__main__":

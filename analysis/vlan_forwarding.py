@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 import published
-from comparison import EMULATED, MEASURED, Comparison, Row, write
+from comparison import EMULATED, MEASURED, Comparison, Row, show, write
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -220,7 +220,7 @@ def main(output: Path, answer: bool, assumptions: bool) -> None:
     try:
         if not tables:
             comparison = produce(output)
-            click.echo((output / f"{comparison.name}.md").read_text(encoding="utf-8"), nl=False)
+            show(comparison, output)
         for title, cases in tables.items():
             found = figures(cases.values())
             click.echo(f"{title}\n\n{named_table({name: found[case] for name, case in cases.items()})}")

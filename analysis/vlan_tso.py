@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import published
-from comparison import EMULATED, MEASURED, Comparison, Row, write
+from comparison import EMULATED, MEASURED, Comparison, Row, show, write
 from matplotlib.figure import Figure
 
 from cohsim.experiment import prepare
@@ -141,7 +141,7 @@ def sensitivity() -> list[str]:
 @click.option("--sensitivity", "vary", is_flag=True, help="Print the table of changes as well (40 runs).")
 def main(output: Path, vary: bool) -> None:
     comparison = produce(output)
-    click.echo((output / f"{comparison.name}.md").read_text(encoding="utf-8"), nl=False)
+    show(comparison, output)
     if vary:
         click.echo("\n".join(["", *sensitivity()]))
 

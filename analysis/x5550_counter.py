@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import published
-from comparison import EMULATED, MEASURED, RANGE, Comparison, Row, write
+from comparison import EMULATED, MEASURED, RANGE, Comparison, Row, show, write
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -78,8 +78,7 @@ def _panel(axes: Axes, measured: dict[int, published.Spread], emulated: list[flo
 @click.command(help=__doc__)
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("analysis/out"), show_default=True)
 def main(output: Path) -> None:
-    comparison = produce(output)
-    click.echo((output / f"{comparison.name}.md").read_text(encoding="utf-8"), nl=False)
+    show(produce(output), output)
 
 
 if __name__ == "__main__":
