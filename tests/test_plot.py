@@ -8,6 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 import synthetic
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cohsim import core_to_core
 from cohsim.cli.main import main
@@ -272,3 +273,10 @@ def test_unwritable_picture_leaves_the_old_one(result: Result, tmp_path: Path, m
     with pytest.raises(OSError, match="disk full"):
         canvas.save(figure, target)
     assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("width", [4.2, 6.0, 10.0])
+def test_a_title_stays_inside_its_figure(width: float) -> None:
+    figure = canvas.new_figure(width, 4.0, "corei7: hand-off of a word by compare-and-swap, one way\nnanoseconds: 7.9 to 30.2, median 30.2")
+    FigureCanvasAgg(figure).draw()
+    assert figure._suptitle.get_window_extent().x1 <= figure.bbox.x1

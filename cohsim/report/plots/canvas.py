@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -13,6 +14,7 @@ from cohsim.errors import InputError, Problem
 from cohsim.report.table import count
 from cohsim.results.atomic import whole_file
 
+TITLE_CHARACTERS = 11  # of the title's size in an inch, wide ones included
 FORMATS = (".png", ".svg", ".pdf")
 DPI = 110
 _REPRODUCIBLE = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -28,7 +30,8 @@ def check_format(path: Path) -> None:
 def new_figure(width: float, height: float, title: str) -> Figure:
     """A figure of ``width`` x ``height`` inches: not pyplot's, so that no display and no global state is involved."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+    wrapped = [textwrap.fill(line, int(width * TITLE_CHARACTERS), break_on_hyphens=False) for line in title.split("\n")]
+    figure.suptitle("\n".join(wrapped), fontsize=11, x=0.01, ha="left")
     return figure
 
 
