@@ -17,6 +17,7 @@ core/recorded.pxi      operations of recorded traces
 core/fast.pxi          the short way for L1 hits and work
 core/source.pxi        packets, buffers, links
 core/interrupts.pxi    interrupts, idle CPUs, device registers: the thread's side of devices
+core/device_log.pxi    what devices read and write, for the random tester
 core/devices.pxi       NICs: FIFO, rings, DMA writes, interrupt moderation
 core/sharing.pxi       who takes lines from whom, lost reservations, the event log
 core/node.pxi          a private or cluster L2 under its protocol table
@@ -75,6 +76,7 @@ include "core/interrupts.pxi"
 include "core/sharing.pxi"
 include "core/node.pxi"
 include "core/home.pxi"
+include "core/device_log.pxi"
 include "core/devices.pxi"
 include "core/fast.pxi"
 include "core/run.pxi"
@@ -427,8 +429,12 @@ cdef class Simulation:
             if periods_fs[i] > 0:
                 s.threads[i].arrival = <int64_t>(next_random(&s.threads[i].rng) % <uint64_t>periods_fs[i])
 
-    def devices(self, d, m):
-        """NICs, interrupt vectors and traffic: ``d``: :class:`cohsim.workload.compiled.Devices`, ``m``: CompiledMachine. Raises ValueError."""
+    def devices(self, d, m, int log_rows=0):
+        """NICs, interrupt vectors and traffic: ``d``: :class:`cohsim.workload.compiled.Devices`, ``m``: CompiledMachine.
+
+        ``log_rows``: words that devices read and write are kept in ``arrays["dma_log"]``, int64[log_rows, 6]: time in fs, NIC, 0 read or
+        1 written, address, value before, value after; ``dma_logged`` counts them all. Raises ValueError.
+        """
         cdef Sim* s = &self.s
         cdef int32_t i
         cdef Thread* th
@@ -456,6 +462,8 @@ cdef class Simulation:
             th.vectors[th.n_vectors] = i
             th.n_vectors += 1
         self._nics(d)
+        s.dma_log_cap = log_rows
+        s.dma_log = <int64_t*>self._zeros("dma_log" if log_rows else "", (log_rows, DMAROW), np.int64)
         for i, v in enumerate(d.vectors):
             if v.period_ns > 0:
                 s.vectors[i].period = round(v.period_ns * 1e6)
@@ -665,6 +673,11 @@ cdef class Simulation:
     def totals(self):
         """(memory operations, events, line table overflow) of the whole run."""
         return self.s.memops, self.s.events, self.s.loverflow
+
+    @property
+    def dma_logged(self):
+        """Words that devices have read and written since the start, if they are logged: beyond ``log_rows`` they are only counted."""
+        return self.s.dma_log_count
 
     @property
     def pairs_lost(self):

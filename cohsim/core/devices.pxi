@@ -203,16 +203,16 @@ cdef void dma_done(Sim* s, int32_t x, int64_t t) noexcept nogil:
     dma_store(s, s.txns[x].line, s.txns[x].way, t)
     if p.kind == 0:
         if p.count:
-            image_write(s, p.first + n.flow_at, 4, <uint64_t>p.value)
+            dma_write(s, p.nic, p.first + n.flow_at, <uint64_t>p.value, t)
     else:
         h = &n.half[2 * p.queue + dir_]
         for i in range(p.first, p.first + p.count):
             at = h.base + (i % n.entries[dir_]) * n.descriptor[dir_]
             if dir_ == 0:
-                image_write(s, at + n.done_at[0], 4, 1)
-                image_write(s, at + n.info_at, 4, <uint64_t>h.info[i % n.entries[0]])
+                dma_write(s, p.nic, at + n.done_at[0], 1, t)
+                dma_write(s, p.nic, at + n.info_at, <uint64_t>h.info[i % n.entries[0]], t)
             elif h.info[i % n.entries[1]]:
-                image_write(s, at + n.done_at[1], 4, 1)
+                dma_write(s, p.nic, at + n.done_at[1], 1, t)
     g = p.group
     s.groups[g].pending -= 1
     if s.groups[g].pending == 0:
@@ -429,7 +429,7 @@ cdef void receive(Sim* s, int32_t nic, int64_t t) noexcept nogil:
     if h.head == h.tail:
         nic_count(s, nic, NC_MISSED, 1, t)
     else:
-        buffer = <int64_t>image_read(s, h.base + (h.head % n.entries[0]) * n.descriptor[0] + n.address_at, 8)
+        buffer = <int64_t>dma_read(s, nic, h.base + (h.head % n.entries[0]) * n.descriptor[0] + n.address_at, t)
         if buffer <= 0:
             s.fault = X_DEVICE
             return
@@ -465,7 +465,7 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
         if i == h.tail:
             s.fault = X_DEVICE             # a frame without its end
             return
-        word = image_read(s, h.base + (i % n.entries[1]) * n.descriptor[1] + n.command_at, 8)
+        word = dma_read(s, nic, h.base + (i % n.entries[1]) * n.descriptor[1] + n.command_at, t)
         length += <int64_t>(word & 0xFFFFFF)
         h.info[i % n.entries[1]] = 1 if word & 0x2000000 else 0
         slice_start(s, (h.base + (i % n.entries[1]) * n.descriptor[1]) >> s.line_shift, t)

@@ -21,6 +21,7 @@ cdef enum:
     MAXVEC = 64        # interrupt vectors of one CPU
     MAXNEST = 8        # interrupts within interrupts
     NNIC = 13          # counters of a NIC
+    DMAROW = 6         # of the device log: time, NIC, 0 read or 1 written, address, value before, value after
     WHEEL = 1024       # buckets of the event queue, 2^WHEEL_SHIFT femtoseconds each
     WHEEL_WORDS = 16   # WHEEL / 64
     WHEEL_SHIFT = 18
@@ -553,6 +554,8 @@ cdef struct Sim:
     int32_t n_reads
     int32_t n_dmas, free_dma, n_groups, free_group
     int64_t* nic_counters  # [nics, NNIC]
+    int64_t* dma_log       # [dma_log_cap, DMAROW]: see core/device_log.pxi
+    int64_t dma_log_cap, dma_log_count
     int64_t* counts        # [T, counters]
     # agents
     Core* cores

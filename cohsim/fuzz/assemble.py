@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cohsim.fuzz import nic as drivers
 from cohsim.fuzz.case import (
     ADD_CAS,
     ADD_LLSC,
@@ -20,10 +21,11 @@ from cohsim.fuzz.case import (
     PUT_STORE,
     Action,
     Case,
+    NicCase,
     ThreadCase,
     Word,
 )
-from cohsim.uops import UOP, Alu, Cond, Flag, Op
+from cohsim.uops import UOP, Alu, Cond, Flag, Op, Register
 
 R_ITERATION, R_SERIAL, R_ADDRESS, R_HASH, R_NEW, R_GUARD, R_LOG = 0, 1, 2, 3, 13, 14, 15
 VALUES = tuple(range(4, 13))
@@ -37,6 +39,8 @@ _BLANK = {"dst": -1, "a": -1, "b": -1, "areg": -1, "prim": -1, "field": -1}
 
 def stored_value(area: int, word: Word, thread: int) -> int:
     """What a thread stores to a word, apart from serial or iteration: marks that no other thread's value of the word has."""
+    if word.kind == "command":          # one ring's commands lie at several offsets of a line and have the same marks
+        return (thread + 1) << 56 | area << 50 | drivers.SENT_FLAGS
     if word.counts_iterations:
         return 0 if word.kind == "flag" or word.size == 1 else (thread & 7) << 13
     if word.size == 4:
@@ -46,7 +50,7 @@ def stored_value(area: int, word: Word, thread: int) -> int:
 
 def is_stored(action: Action) -> bool:
     """Whether the action takes a serial."""
-    return action.kind in ("store", "put")
+    return action.kind in ("store", "put", "send", "amend")
 
 
 @dataclass
@@ -60,7 +64,9 @@ class Assembled:
 
 
 @dataclass
-class _Assembler:
+class Assembler:
+    """Makes one thread's micro-ops."""
+
     case: Case
     thread: ThreadCase
     rows: list[dict[str, int]] = field(default_factory=list)
@@ -106,6 +112,9 @@ class _Assembler:
     def program(self) -> Assembled:
         stores = sum(map(is_stored, self.thread.body))
         self.log = self.case.log_address(self.thread)
+        if self.case.nic is not None:
+            drivers.prologue(self, self.case.nic)
+        top = len(self.rows)
         self.alu(R_HASH, R_ITERATION, Alu.ADD, self.thread.salt)
         for fn, shift in HASH_STEPS:
             self.alu(R_ADDRESS, R_HASH, fn, shift)
@@ -116,7 +125,7 @@ class _Assembler:
         self.alu(R_ITERATION, R_ITERATION, Alu.ADD, 1)
         self.alu(R_SERIAL, R_SERIAL, Alu.ADD, stores)
         self.alu(R_LOG, R_LOG, Alu.ADD, 8 * self.used)
-        self.emit(Op.BR, fn=Cond.LTU, a=R_ITERATION, imm=self.case.iterations, target=0, flags=Flag.PRED_TAKEN)
+        self.emit(Op.BR, fn=Cond.LTU, a=R_ITERATION, imm=self.case.iterations, target=top, flags=Flag.PRED_TAKEN)
         self.emit(Op.HALT)
         return Assembled(self.rows, self.slots, self.used, stores)
 
@@ -193,7 +202,11 @@ class _Assembler:
         if word.counts_iterations:
             self.emit(Op.STORE, imm=mark + 1, b=R_ITERATION, size=word.size, **where)
         else:
-            self.emit(Op.STORE, imm=mark + self.serial + 1, b=R_SERIAL, size=word.size, **where)
+            self.store_serial(mark, word.size, where)
+
+    def store_serial(self, mark: int, size: int, where: dict[str, int]) -> None:
+        """Store the action's serial."""
+        self.emit(Op.STORE, imm=mark + self.serial + 1, b=R_SERIAL, size=size, **where)
 
     def do_set(self, a: Action) -> None:
         word = self.case.word(a)
@@ -212,6 +225,23 @@ class _Assembler:
         self.rows[leave]["target"] = len(self.rows)
         self.latest = register
         self.keep(register)
+
+    def nic(self) -> NicCase:
+        """The NIC that the thread drives."""
+        assert self.case.nic is not None
+        return self.case.nic
+
+    def do_receive(self, a: Action) -> None:
+        drivers.receive(self, self.nic(), a)
+
+    def do_retarget(self, a: Action) -> None:
+        drivers.retarget(self, self.nic(), a)
+
+    def do_send(self, a: Action) -> None:
+        drivers.send(self, self.nic(), stored_value(a.area, self.case.word(a), self.thread.id))
+
+    def do_amend(self, a: Action) -> None:
+        drivers.amend(self, self.nic(), a, stored_value(a.area, self.case.word(a), self.thread.id))
 
     def do_alter(self, a: Action) -> None:
         word = self.case.word(a)
@@ -266,7 +296,14 @@ class _Assembler:
 
 def assemble_thread(case: Case, thread: ThreadCase) -> Assembled:
     """One thread's micro-ops; branch targets count from its first."""
-    return _Assembler(case, thread).program()
+    return Assembler(case, thread).program()
+
+
+def assemble_handlers(case: Case) -> list[Assembled]:
+    """The NIC's receive and transmit interrupt; none without a NIC."""
+    if case.nic is None:
+        return []
+    return [Assembled(drivers.handler(case, register), [], 0, 0) for register in (Register.RX_ENABLE, Register.TX_ENABLE)]
 
 
 def assemble(parts: Sequence[Assembled]) -> tuple[np.ndarray, np.ndarray]:

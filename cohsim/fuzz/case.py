@@ -8,6 +8,13 @@ counter  threads add one, indivisibly
 multi    all threads store, exchange and compare-and-swap, each value once
 bits     each thread sets, clears and flips its own bit, indivisibly
 scratch  one thread alone, with every function; shares its line with others' words
+
+and those of a NIC's descriptors, each with a driver thread as its ``owner``:
+
+pointer  receive: the driver stores where the next frame goes (the frame's number lands in a ``multi`` of 4 bytes), the NIC reads it
+command  transmit: a single with the marks of a descriptor, which the NIC reads
+done     the NIC writes 1, the driver 0
+info     receive: the NIC writes the frame's number
 """
 from __future__ import annotations
 
@@ -15,8 +22,9 @@ from typing import Literal
 
 import msgspec
 
-WordKind = Literal["single", "flag", "counter", "multi", "bits", "scratch"]
-ActionKind = Literal["work", "pause", "fence", "load", "store", "await", "add", "put", "get", "alter", "set", "look"]
+WordKind = Literal["single", "flag", "counter", "multi", "bits", "scratch", "pointer", "command", "done", "info"]
+ActionKind = Literal["work", "pause", "fence", "load", "store", "await", "add", "put", "get", "alter", "set", "look",
+                     "receive", "retarget", "send", "amend"]
 
 LINE_BYTES = 64
 AREA_BASE, AREA_BYTES = 0x0100_0000, 0x0100_0000
@@ -28,6 +36,8 @@ PUT_STORE, PUT_XCHG, PUT_CAS, PUT_LLSC = range(4)
 """Ways of a ``put``: plain store, exchange, load and compare-and-swap once, LL and SC once."""
 DEP_NONE, DEP_FLAG, DEP_ADDRESS = range(3)
 """How a load depends on the load before it: not, by the micro-op's flag, through its address register."""
+RECEIVE_PLAIN, RECEIVE_FENCE, RECEIVE_DEP = range(3)
+"""What stands between a ``receive``'s look at the descriptor and at the frame: nothing (x86), lwsync, an address dependency."""
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,11 +71,16 @@ class Guard(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of a thread's body.
+    """One step of a thread's body. Those of a NIC's drivers (``receive``: word that the next frame goes to; cohsim/fuzz/nic.py):
+
+    receive   is the oldest receive descriptor done? Then look at its frame, give the descriptor back, ring the doorbell
+    retarget  change the pointer of a descriptor that the NIC has already (``value`` before the newest): it reads the old or the new one
+    send      has the oldest transmit descriptor been sent? Take it back. Is there room? Fill one and ring the doorbell
+    amend     change the command of a descriptor that the NIC may have
 
     ``line``: fixed line of the area, or -1 - k for a line that changes with every iteration (bits from k of the thread's hash).
-    ``way``: kind of fence, function of an ``alter``, way of an ``add`` or ``put``. ``value``: instructions of ``work``, operand, or
-    the lag an ``await`` accepts.
+    ``way``: kind of fence, function of an ``alter``, way of an ``add`` or ``put``, what orders a ``receive``. ``value``: instructions
+    of ``work``, operand, or the lag an ``await`` accepts.
     """
 
     kind: ActionKind
@@ -79,6 +94,34 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
     guard: Guard | None = None
     sets_guard: bool = False
     flush: bool = False
+
+
+class NicCase(msgspec.Struct, frozen=True):
+    """A NIC. Its rings of ``entries`` (a power of two) descriptors, ``descriptor`` bytes apart, begin at ``receive_at`` and ``transmit_at``
+    of the first line of their areas. Frames arrive every ``period_ns``; 0: only acknowledgements of every ``ack_every``-th sent frame.
+    ``batch``: descriptors given to the NIC with one doorbell, a power of two. ``receiver``, ``sender``: ids of the threads that drive it.
+    """
+
+    receive: int
+    receive_at: int
+    transmit: int
+    transmit_at: int
+    descriptor: int
+    entries: int
+    receiver: int
+    sender: int
+    target: int                 # word of area 0 that the descriptors point to at first
+    flow_at: int                # of the frame's number, in the frame
+    frame_bytes: int
+    period_ns: int
+    ack_every: int
+    batch: int
+    writeback: int
+    timeout_ns: int
+    fifo_frames: int
+    service_ns: int
+    interrupts: bool
+    moderation_ns: int
 
 
 class ThreadCase(msgspec.Struct, frozen=True):
@@ -104,6 +147,7 @@ class Case(msgspec.Struct, frozen=True):
     log_skew: int
     areas: tuple[Area, ...]
     threads: tuple[ThreadCase, ...]
+    nic: NicCase | None = None
 
     def word(self, action: Action) -> Word:
         """The word of an action that has one."""
@@ -118,7 +162,8 @@ class Case(msgspec.Struct, frozen=True):
         return LOG_BASE + thread.id * (LOG_BYTES + self.log_skew * LINE_BYTES)
 
 
-TOUCHES_WORD = frozenset({"load", "store", "await", "add", "put", "get", "alter", "set", "look"})
+TOUCHES_WORD = frozenset({"load", "store", "await", "add", "put", "get", "alter", "set", "look", "receive", "retarget", "send", "amend"})
+DRIVES = frozenset({"receive", "retarget", "send", "amend"})
 
 
 def save(case: Case) -> bytes:
@@ -132,7 +177,7 @@ def load(text: bytes) -> Case:
 
 
 def consistent(case: Case) -> Case:
-    """Without what has lost its partner: waits for threads that never report, lines that are gone."""
+    """Without what has lost its partner: waits for threads that never report, lines that are gone, a NIC without a driver."""
     reporting = {t.id for t in case.threads for a in t.body if a.kind == "store" and case.word(a).kind == "flag"}
     threads = []
     for thread in case.threads:
@@ -142,9 +187,14 @@ def consistent(case: Case) -> Case:
                 continue
             if action.kind in TOUCHES_WORD and action.line >= case.areas[action.area].lines:
                 action = msgspec.structs.replace(action, line=action.line % case.areas[action.area].lines)
+            if action.kind in DRIVES and case.nic is None:
+                continue
             body.append(action)
         threads.append(msgspec.structs.replace(thread, body=tuple(body)))
-    return msgspec.structs.replace(case, threads=tuple(threads))
+    nic = case.nic if any(a.kind in DRIVES for t in threads for a in t.body) else None
+    if nic is not None and nic.period_ns and nic.receiver not in {t.id for t in threads}:
+        nic = msgspec.structs.replace(nic, period_ns=0)            # frames that nobody takes never end
+    return msgspec.structs.replace(case, threads=tuple(threads), nic=nic)
 
 
 def describe(case: Case) -> str:
@@ -153,6 +203,8 @@ def describe(case: Case) -> str:
     out = [f"machine {case.machine}, protocol {case.protocol}, {case.home} home, geometry: {small}",
            f"{len(case.threads)} threads, {case.iterations} iterations, run seed {case.run_seed}, "
            f"look-ahead {'on' if case.lookahead else 'off'}"]
+    if case.nic is not None:
+        out.append("NIC: " + " ".join(f"{name}={value}" for name, value in msgspec.structs.asdict(case.nic).items()))
     for thread in case.threads:
         out.append(f"thread {thread.id} on CPU {thread.cpu}:")
         out += [f"  {_action_text(case, action)}" for action in thread.body]

@@ -12,7 +12,6 @@ from cohsim.fuzz.case import (
     DEP_ADDRESS,
     DEP_FLAG,
     DEP_NONE,
-    LINE_BYTES,
     PUT_CAS,
     PUT_LLSC,
     PUT_STORE,
@@ -25,6 +24,8 @@ from cohsim.fuzz.case import (
     Word,
 )
 from cohsim.fuzz.execute import base_machine
+from cohsim.fuzz.generate_nic import add_nic, device_geometry, drive
+from cohsim.fuzz.generate_words import SLOTS, words_of_slots
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.uops import Alu, Cond, Fence
 
@@ -33,11 +34,16 @@ PROTOCOLS = ("msi", "mesi", "mesif", "moesi")
 MOST_THREADS = 24
 MOST_ITERATIONS = 8000           # a thread's mark and the iteration share two bytes
 MOST_ITERATIONS_BYTES = 255      # a byte holds the iteration
-SLOT_KINDS = ("single8", "single4", "single2", "single1", "counter", "multi", "bits", "scratch")
+NIC_SHARE = 0.25
 
 
-def generate(seed: int, machine: str | None = None, protocol: str | None = None) -> Case:
-    """The case of ``seed``. ``machine`` and ``protocol`` None: any of MACHINES and PROTOCOLS."""
+def has_nic(seed: int) -> bool:
+    """Whether the case of ``seed`` has a NIC, if that is left to it: one in four."""
+    return random.Random(f"{seed} NIC").random() < NIC_SHARE
+
+
+def generate(seed: int, machine: str | None = None, protocol: str | None = None, devices: bool | None = None) -> Case:
+    """The case of ``seed``. ``machine`` and ``protocol`` None: any of MACHINES and PROTOCOLS; ``devices`` None: see ``has_nic``."""
     rng = random.Random(seed)
     picked = rng.choice(MACHINES), rng.choice(PROTOCOLS)
     machine, protocol = machine or picked[0], protocol or picked[1]
@@ -48,16 +54,23 @@ def generate(seed: int, machine: str | None = None, protocol: str | None = None)
     geometry = _geometry(rng, base, home)
     cpus = _cpus(rng, base)
     areas = _areas(rng, len(cpus), geometry, base)
+    nic = None
+    if has_nic(seed) if devices is None else devices:
+        geometry |= device_geometry(rng, base)
+        areas, nic = add_nic(rng, areas, len(cpus))
     narrow = any(w.size == 1 and w.kind == "single" for area in areas for w in area.words)
     length = rng.randrange(5, 41)
     wanted = int(2 ** rng.uniform(11, 15.5)) // (len(cpus) * length)
     iterations = max(4, min(wanted, MOST_ITERATIONS_BYTES if narrow else MOST_ITERATIONS))
     waits = rng.random() < 0.4
-    threads = tuple(ThreadCase(t, cpu, rng.getrandbits(48),
-                               _body(rng, areas, t, len(cpus), length, waits, base.isa)) for t, cpu in enumerate(cpus))
+    bodies = []
+    for t in range(len(cpus)):
+        salt, body = rng.getrandbits(48), _body(rng, areas, t, len(cpus), length, waits, base.isa)
+        bodies.append((salt, body if nic is None else drive(rng, nic, areas, t, body, base.isa)))
+    threads = tuple(ThreadCase(t, cpu, *body) for (t, cpu), body in zip(enumerate(cpus), bodies, strict=True))
     return Case(seed=seed, machine=machine, protocol=protocol, home=home, geometry=geometry, iterations=iterations,
                 run_seed=rng.randrange(1, 1 << 30), lookahead=rng.random() < 0.8, log_skew=rng.choice((0, 1, 3, 21)), areas=areas,
-                threads=threads)
+                threads=threads, nic=nic)
 
 
 def _geometry(rng: random.Random, base: CompiledMachine, home: str) -> dict[str, int]:
@@ -103,34 +116,14 @@ def _cpus(rng: random.Random, base: CompiledMachine) -> list[int]:
 # ---- memory ----------------------------------------------------------------------------------------------------------------
 def _areas(rng: random.Random, threads: int, geometry: dict[str, int], base: CompiledMachine) -> tuple[Area, ...]:
     """Hot areas next to each other, one whose lines collide in a cache, and the flags."""
-    areas = [Area(rng.choice((1, 1, 2, 4, 8, 16)), 6, _words(rng, threads)) for _ in range(rng.choice((1, 1, 2, 3)))]
+    areas = [Area(rng.choice((1, 1, 2, 4, 8, 16)), 6, words_of_slots(rng, threads, SLOTS)) for _ in range(rng.choice((1, 1, 2, 3)))]
     if rng.random() < 0.7:
         sets = rng.choice((geometry.get("l1_sets", base.l1_sets), geometry.get("l2_sets", base.l2_sets)))
-        areas.append(Area(rng.choice((8, 16, 32, 64)), 6 + sets.bit_length() - 1, _words(rng, threads)))
+        areas.append(Area(rng.choice((8, 16, 32, 64)), 6 + sets.bit_length() - 1, words_of_slots(rng, threads, SLOTS)))
     flags = tuple(Word("flag", 2 * t, 2, t) for t in range(threads))
     if threads <= 8 and rng.random() < 0.5:
         flags = tuple(Word("flag", 8 * t, 8, t) for t in range(threads))
     return (*areas, Area(1, 6, flags))
-
-
-def _words(rng: random.Random, threads: int) -> tuple[Word, ...]:
-    words: list[Word] = []
-    kinds = rng.choices(SLOT_KINDS, (5, 4, 2, 1, 2, 3, 1, 1), k=LINE_BYTES // 8)
-    if rng.random() < 0.6:
-        kinds = ["single8" if kind == "single1" else kind for kind in kinds]
-    for slot, kind in enumerate(kinds):
-        if kind.startswith("single"):
-            size = int(kind[6:])
-            words += [Word("single", 8 * slot + k, size, rng.randrange(threads)) for k in range(0, 8, size)]
-        elif kind in ("counter", "multi"):
-            size = rng.choice((4, 8))
-            words += [Word(kind, 8 * slot + k, size) for k in range(0, 8, size)]  # type: ignore[arg-type]
-        elif kind == "bits":
-            words.append(Word("bits", 8 * slot, 8))
-        else:
-            size = rng.choice((1, 2, 4, 8))
-            words += [Word("scratch", 8 * slot + k, size, rng.randrange(threads)) for k in range(0, 8, size)]
-    return tuple(words)
 
 
 # ---- programs --------------------------------------------------------------------------------------------------------------
@@ -149,7 +142,7 @@ class _Body:
         self.partner = rng.randrange(threads)
         everything = [(a, w, word) for a, area in enumerate(areas[:-1]) for w, word in enumerate(area.words)]
         self.mine = [x for x in everything if x[2].kind == "single" and x[2].owner == thread]
-        self.theirs = [x for x in everything if x[2].kind == "single"]
+        self.theirs = [x for x in everything if x[2].kind in ("single", "command")]
         self.partners = [x for x in self.theirs if x[2].owner == self.partner] or self.theirs
         self.shared = {kind: [x for x in everything if x[2].kind == kind] for kind in ("counter", "multi", "bits")}
         self.scratch = [x for x in everything if x[2].kind == "scratch" and x[2].owner == thread]

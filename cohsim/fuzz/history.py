@@ -4,12 +4,13 @@ Control flow is reconstructed from the logged values alone (every branch depends
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from cohsim.fuzz.assemble import HASH_STEPS, NARROW_SERIAL_BITS, SERIAL_BITS, Assembled, is_stored, stored_value
 from cohsim.fuzz.case import (
+    DRIVES,
     PUT_CAS,
     PUT_LLSC,
     PUT_STORE,
@@ -20,6 +21,8 @@ from cohsim.fuzz.case import (
     ThreadCase,
     Word,
 )
+from cohsim.fuzz.history_nic import DEVICE, NicHistory, nic_history
+from cohsim.fuzz.nic import COMMAND_SERIAL_BITS, INFO_AT
 from cohsim.uops import Alu, Cond, Fence
 
 ALIEN = -1
@@ -76,9 +79,11 @@ class History:
     fence_serials: dict[int, dict[int, np.ndarray]]   # thread -> kind -> serials used before each
     final: dict[int, int]
     sizes: dict[int, int]                         # address -> bytes of every word
+    known: dict[int, list[tuple[int, int]]] = field(default_factory=dict)   # address of a multi -> values of which the first came first
+    nic: NicHistory | None = None
 
 
-class _Thread:
+class ThreadHistory:
     """One thread's logs, cut into actions."""
 
     def __init__(self, case: Case, thread: ThreadCase, program: Assembled, log: np.ndarray):
@@ -148,9 +153,9 @@ def apply(fn: int, x: np.ndarray, v: int) -> np.ndarray:
     return result
 
 
-def build(case: Case, programs: list[Assembled], logs: list[np.ndarray], final: dict[int, int]) -> History:
-    """The history of a run."""
-    threads = [_Thread(case, t, p, log) for t, p, log in zip(case.threads, programs, logs, strict=True)]
+def build(case: Case, programs: list[Assembled], logs: list[np.ndarray], final: dict[int, int], dma: np.ndarray | None = None) -> History:
+    """The history of a run; ``dma``: the device's log, where the case has a NIC."""
+    threads = [ThreadHistory(case, t, p, log) for t, p, log in zip(case.threads, programs, logs, strict=True)]
     by_id = {t.thread.id: t for t in threads}
     reads: list[tuple[np.ndarray, ...]] = []
     accesses: dict[str, list[tuple[np.ndarray, ...]]] = {"counter": [], "multi": [], "owned": []}
@@ -161,17 +166,28 @@ def build(case: Case, programs: list[Assembled], logs: list[np.ndarray], final: 
                 reads += _read(t, k, action, by_id)
             elif action.kind == "store":
                 stores.append(_store(t, k, action))
-            elif action.kind in TOUCHES_WORD:
+            elif action.kind in TOUCHES_WORD and action.kind not in DRIVES:
                 _access(t, k, action, accesses)
-    store_address, store_key, store_value = _stores(stores)
+    nic = None
+    known: dict[int, list[tuple[int, int]]] = {}
     fences, serials = _fences(threads)
+    if case.nic is not None and dma is not None:
+        nic = nic_history(case, by_id, dma)
+        reads += _nic_reads(case, nic, by_id)
+        stores += _nic_stores(case, nic)
+        known = _nic_accesses(case, nic, accesses)
+        # It looks at one word after the other, in the order of time: as behind a barrier each time.
+        fences[DEVICE], serials[DEVICE] = {}, {}
+        for kind, count in ((Fence.FULL, 0), (Fence.LIGHT, len(dma))):
+            fences[DEVICE][kind], serials[DEVICE][kind] = np.arange(count) * 2 + 1, np.zeros(count, np.int64)
+    store_address, store_key, store_value = _stores(stores)
     sizes = {case.line_address(a, line) + w.offset: w.size for a, area in enumerate(case.areas) for line in range(area.lines)
              for w in area.words}
     return History(_sorted_reads(reads), {k: _sorted_accesses(v) for k, v in accesses.items()}, store_address, store_key,
-                   store_value, fences, serials, final, sizes)
+                   store_value, fences, serials, final, sizes, known, nic)
 
 
-def _read(t: _Thread, k: int, a: Action, threads: dict[int, _Thread]) -> list[tuple[np.ndarray, ...]]:
+def _read(t: ThreadHistory, k: int, a: Action, threads: dict[int, ThreadHistory]) -> list[tuple[np.ndarray, ...]]:
     """Every single word that a load covers."""
     target = t.case.word(a)
     size = a.size if a.kind == "load" else target.size
@@ -181,7 +197,7 @@ def _read(t: _Thread, k: int, a: Action, threads: dict[int, _Thread]) -> list[tu
     depends = a.dep and a.guard is None and before is not None and before.kind == "load" and before.guard is None
     out: list[tuple[np.ndarray, ...]] = []
     for word in t.case.areas[a.area].words:
-        if word.kind not in ("single", "flag") or word.offset < begin or word.offset >= begin + size or word.owner not in threads:
+        if word.kind not in ("single", "flag", "command") or word.offset < begin or word.offset >= begin + size or word.owner not in threads:
             continue
         bits = 8 * min(word.size, size)
         part = raw >> np.uint64(8 * (word.offset - begin))
@@ -196,7 +212,7 @@ def _read(t: _Thread, k: int, a: Action, threads: dict[int, _Thread]) -> list[tu
     return out
 
 
-def _decode(owner: _Thread, area: int, word: Word, value: np.ndarray, bits: int) -> np.ndarray | None:
+def _decode(owner: ThreadHistory, area: int, word: Word, value: np.ndarray, bits: int) -> np.ndarray | None:
     """Serial of each value of a word, ALIEN if its marks are wrong; None if ``bits`` of it do not tell."""
     mark = stored_value(area, word, owner.thread.id)
     if word.counts_iterations:
@@ -210,6 +226,12 @@ def _decode(owner: _Thread, area: int, word: Word, value: np.ndarray, bits: int)
         count = value.astype(np.int64) - mark
         wrong = (count < 1) | (count > owner.case.iterations)
         return np.where(value == 0, 0, np.where(wrong, ALIEN, (count - 1) * owner.program.stores + owner.serials_before[places[0]] + 1))
+    if word.kind == "command":
+        if bits < 64:
+            return None
+        serial = (value & np.uint64((1 << COMMAND_SERIAL_BITS) - 1)).astype(np.int64)
+        marked = (value >> np.uint64(COMMAND_SERIAL_BITS)) == np.uint64(mark >> COMMAND_SERIAL_BITS)
+        return np.where(value == 0, 0, np.where(marked & (serial > 0), serial, ALIEN))
     width = min(bits, NARROW_SERIAL_BITS if word.size == 4 else SERIAL_BITS)
     if owner.case.iterations * owner.program.stores >= 1 << width:
         return None
@@ -220,12 +242,12 @@ def _decode(owner: _Thread, area: int, word: Word, value: np.ndarray, bits: int)
     return np.where(value == 0, 0, np.where(marked & (serial > 0), serial, ALIEN))
 
 
-def _access(t: _Thread, k: int, a: Action, into: dict[str, list[tuple[np.ndarray, ...]]]) -> None:
+def _access(t: ThreadHistory, k: int, a: Action, into: dict[str, list[tuple[np.ndarray, ...]]]) -> None:
     word = t.case.word(a)
     address, order = t.line(k) + word.offset, t.order(k)
     n = len(order)
     yes, no, none = np.ones(n, bool), np.zeros(n, bool), np.zeros(n, np.uint64)
-    kind = {"counter": "counter", "multi": "multi"}.get(word.kind, "owned")
+    kind = {"counter": "counter", "multi": "multi", "info": "multi"}.get(word.kind, "owned")
     mask = np.full(n, (1 << (8 * word.size)) - 1 if word.kind != "bits" else 1 << t.thread.id, np.uint64)
 
     def add(place: np.ndarray, has_old: np.ndarray, old: np.ndarray, wrote: np.ndarray, new: np.ndarray) -> None:
@@ -255,7 +277,53 @@ def _access(t: _Thread, k: int, a: Action, into: dict[str, list[tuple[np.ndarray
             add(order * 2, yes, t.column(k, 0), t.column(k, 1) == 1, new)
 
 
-def _store(t: _Thread, k: int, a: Action) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _nic_reads(case: Case, h: NicHistory, threads: dict[int, ThreadHistory]) -> list[tuple[np.ndarray, ...]]:
+    """The commands that the device read: a reader like the threads."""
+    owner = threads.get(h.nic.sender)
+    if owner is None or not h.transmit.reads:
+        return []
+    word = next(w for w in case.areas[h.nic.transmit].words if w.kind == "command")
+    raw = np.array([r.new for r in h.transmit.reads], np.uint64)
+    serial = _decode(owner, h.nic.transmit, word, raw, 64)
+    assert serial is not None
+    n = len(raw)
+    return [(np.full(n, DEVICE), np.array([2 * r.row for r in h.transmit.reads], np.int64),
+             np.array([r.address for r in h.transmit.reads], np.int64), np.full(n, h.nic.sender), serial, raw, np.zeros(n, np.int64),
+             np.full(n, -1))]
+
+
+def _nic_stores(case: Case, h: NicHistory) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Commands that the driver stored."""
+    stores = h.early + [s for group in h.transmit.stores for s in group]
+    word = next(w for w in case.areas[h.nic.transmit].words if w.kind == "command")
+    mark = stored_value(h.nic.transmit, word, h.nic.sender)
+    serial = np.array([s.serial for s in stores], np.int64)
+    return [(np.array([s.address for s in stores], np.int64), serial, serial + mark)]
+
+
+def _nic_accesses(case: Case, h: NicHistory, into: dict[str, list[tuple[np.ndarray, ...]]]) -> dict[int, list[tuple[int, int]]]:
+    """Frames and their numbers, which the device writes: it knows what it overwrote, as an exchange does. And what the driver saw of them.
+
+    Returns what the driver knows of the order of a word's values: whoever sees a descriptor done sees its frame, or what came later.
+    """
+    rows: list[tuple[int, int, int, bool, int, bool, int]] = []
+    for touch in (*h.frames, *h.numbers.values()):
+        rows.append((DEVICE, 2 * touch.row, touch.address, True, touch.old, True, touch.new))
+    known: dict[int, list[tuple[int, int]]] = {}
+    written = {touch.new: touch.address for touch in h.frames}
+    for n, reap in enumerate(h.reaps):
+        address = reap.pointer + h.nic.flow_at
+        rows.append((h.nic.receiver, 2 * reap.order, h.receive.word(n, INFO_AT), True, reap.number, False, 0))
+        rows.append((h.nic.receiver, 2 * reap.order, address, True, reap.found, False, 0))
+        if written.get(reap.number) == address:
+            known.setdefault(address, []).append((reap.number, reap.found))
+    if rows:
+        columns = zip(zip(*rows, strict=True), (np.int64, np.int64, np.int64, bool, np.uint64, bool, np.uint64), strict=True)
+        into["multi"].append((*(np.array(column, kind) for column, kind in columns), np.full(len(rows), 0xFFFF_FFFF, np.uint64)))
+    return known
+
+
+def _store(t: ThreadHistory, k: int, a: Action) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     word = t.case.word(a)
     serial = t.serial(k) + 1
     count = t.iterations[t.done[k]].astype(np.int64) + 1 if word.counts_iterations else serial
@@ -272,7 +340,7 @@ def _stores(stores: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[np
     return places, key[by], value[by]
 
 
-def _fences(threads: list[_Thread]) -> tuple[dict[int, dict[int, np.ndarray]], dict[int, dict[int, np.ndarray]]]:
+def _fences(threads: list[ThreadHistory]) -> tuple[dict[int, dict[int, np.ndarray]], dict[int, dict[int, np.ndarray]]]:
     orders: dict[int, dict[int, np.ndarray]] = {}
     serials: dict[int, dict[int, np.ndarray]] = {}
     for t in threads:

@@ -11,15 +11,19 @@ ordering      program order that the instruction set keeps was broken. x86: a th
 store buffer  after a full barrier on both sides, each of two threads missed the other's store from before the barrier
 atomicity     an indivisible operation did not see the value right before its own, or an update was lost
 final         memory at the end is not the last store of the word
+
+and, where the case has a NIC (oracle_nic.py), descriptor and doorbell.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from cohsim.fuzz.assemble import SERIAL_BITS
 from cohsim.fuzz.history import ALIEN, Accesses, History
+from cohsim.fuzz.oracle_nic import judge_nic
 from cohsim.uops import Fence
 
 SERIAL_MASK = (1 << SERIAL_BITS) - 1
@@ -41,6 +45,7 @@ def judge(history: History, *, total_store_order: bool) -> list[Violation]:
     found: list[Violation] = []
     singles = _Singles(history)
     found += singles.thin_air()
+    found += [Violation(*problem) for problem in judge_nic(history.nic, history.final, history.sizes)]
     if found:
         return found                # serials of alien values mean nothing to the other rules
     found += singles.own_store()
@@ -285,23 +290,24 @@ def _multi(h: History) -> list[Violation]:
     out: list[Violation] = []
     for address, group in _by_address(c):
         problem = write_order(c.thread[group].tolist(), c.has_old[group].tolist(), c.old[group].tolist(), c.wrote[group].tolist(),
-                              c.new[group].tolist(), h.final[address])
+                              c.new[group].tolist(), h.final[address], h.known.get(address, ()))
         if problem:
             out.append(Violation(problem[0], f"word at {address:#x}: {problem[1]}"))
     return out[:MOST]
 
 
 def write_order(thread: list[int], has_old: list[bool], old: list[int], wrote: list[bool], new: list[int],
-                final: int) -> tuple[str, str] | None:
+                final: int, known: Iterable[tuple[int, int]] = ()) -> tuple[str, str] | None:
     """Is there one order of a word's stores that every thread's view is consistent with? (rule, what) if not.
 
     Accesses come thread by thread in program order. Every stored value is unique; the word begins as 0. A thread that goes from value u to
-    value v saw u before v; an indivisible operation puts its value right behind the one it read.
+    value v saw u before v; an indivisible operation puts its value right behind the one it read. ``known``: pairs of values of which the
+    first came first, or which are the same.
     """
     written = {0}
     written.update(n for n, w in zip(new, wrote, strict=True) if w)
     behind: dict[int, int] = {}                  # value -> the value that an indivisible operation put right behind it
-    edges: set[tuple[int, int]] = set()
+    edges = {(u, v) for u, v in known if u != v}
     last_thread, current = -1, 0
     for t, h, o, w, n in zip(thread, has_old, old, wrote, new, strict=True):
         if t != last_thread:
