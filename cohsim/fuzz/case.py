@@ -179,6 +179,9 @@ def load(text: bytes) -> Case:
 def consistent(case: Case) -> Case:
     """Without what has lost its partner: waits for threads that never report, lines that are gone, a NIC without a driver."""
     reporting = {t.id for t in case.threads for a in t.body if a.kind == "store" and case.word(a).kind == "flag"}
+    nic = case.nic if any(a.kind in ("receive", "send") for t in case.threads for a in t.body) else None
+    if nic is not None and nic.period_ns and nic.receiver not in {t.id for t in case.threads}:
+        nic = msgspec.structs.replace(nic, period_ns=0)            # frames that nobody takes never end
     threads = []
     for thread in case.threads:
         body = []
@@ -187,13 +190,10 @@ def consistent(case: Case) -> Case:
                 continue
             if action.kind in TOUCHES_WORD and action.line >= case.areas[action.area].lines:
                 action = msgspec.structs.replace(action, line=action.line % case.areas[action.area].lines)
-            if action.kind in DRIVES and case.nic is None:
+            if action.kind in DRIVES and nic is None:
                 continue
             body.append(action)
         threads.append(msgspec.structs.replace(thread, body=tuple(body)))
-    nic = case.nic if any(a.kind in DRIVES for t in threads for a in t.body) else None
-    if nic is not None and nic.period_ns and nic.receiver not in {t.id for t in threads}:
-        nic = msgspec.structs.replace(nic, period_ns=0)            # frames that nobody takes never end
     return msgspec.structs.replace(case, threads=tuple(threads), nic=nic)
 
 

@@ -53,7 +53,7 @@ def _fails(case: Case, rule: str, tables: Tables | None) -> tuple[Case, Failure]
 
 def _smaller(case: Case) -> Iterator[Case]:
     """Smaller cases, the boldest first."""
-    for candidate in chain(_fewer_threads(case), _fewer_iterations(case), _shorter_bodies(case), _fewer_lines(case), _plainer(case)):
+    for candidate in chain(_fewer_threads(case), _fewer_iterations(case), _shorter_bodies(case), _fewer_lines(case), _plainer_nic(case), _plainer(case)):
         candidate = consistent(candidate)
         if candidate != case:
             yield candidate
@@ -91,9 +91,24 @@ def _with_body(case: Case, k: int, body: tuple[Action, ...]) -> Case:
 
 
 def _fewer_lines(case: Case) -> Iterator[Case]:
+    rings = () if case.nic is None else (case.nic.receive, case.nic.transmit)
     for k, area in enumerate(case.areas):
-        if area.lines > 1:
+        if area.lines > 1 and k not in rings:
             yield replace(case, areas=case.areas[:k] + (replace(area, lines=area.lines // 2),) + case.areas[k + 1:])
+
+
+def _plainer_nic(case: Case) -> Iterator[Case]:
+    """Without the NIC, or with fewer descriptors, each reported at once, no interrupts, whole frames in a line."""
+    if case.nic is None:
+        return
+    yield replace(case, nic=None)
+    if case.nic.entries > 4:
+        yield replace(case, nic=replace(case.nic, entries=case.nic.entries // 2))
+    for change in ({"interrupts": False}, {"batch": 1}, {"writeback": 1}, {"flow_at": 0}, {"frame_bytes": 104}, {"service_ns": 0},
+                   {"fifo_frames": 64}, {"moderation_ns": 0}, {"ack_every": 1}):
+        name, value = next(iter(change.items()))
+        if getattr(case.nic, name) != value:
+            yield replace(case, nic=replace(case.nic, **change))  # type: ignore[arg-type]
 
 
 def _plainer(case: Case) -> Iterator[Case]:
