@@ -497,6 +497,7 @@ cdef class Simulation:
             n.rx_service, n.tx_service, n.wb_timeout = round(w.rx_service_ns * 1e6), round(w.tx_service_ns * 1e6), round(w.writeback_timeout_ns * 1e6)
             n.address_at, n.info_at, n.command_at, n.flow_at = w.rx.address_at, w.rx.info_at, w.tx.command_at, w.flow_at
             n.ack_every, n.ack_delay, n.ack_bytes = w.ack_every, round(w.ack_delay_ns * 1e6), w.ack_bytes
+            n.peer_moderation, n.peer_irq = round(w.ack_moderation_ns * 1e6), -round(w.ack_moderation_ns * 1e6)
             n.overhead, n.fs_per_byte, n.queues = w.overhead_bytes, 8e15 / w.port_bps, w.queues
             n.pause, n.drop, n.writeback = w.pause, w.drop, w.writeback
             n.half = <Half*>self._zeros("", 2 * n.queues * sizeof(Half), np.uint8)

@@ -476,6 +476,7 @@ cdef struct Nic:
     int64_t done_at[2]
     int64_t address_at, info_at, command_at, flow_at, overhead
     int64_t sent, ack_every, ack_delay, ack_bytes, acked
+    int64_t peer_moderation, peer_irq      # least time between two interrupts of the peer; its latest one
     int64_t port_free      # the frame before is through the port, inward
     double fs_per_byte
     int32_t queues, pause, drop, writeback, rx_busy, blocked
