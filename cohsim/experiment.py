@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from cohsim.datafiles import find_data
 from cohsim.errors import InputError, Problem
+from cohsim.governor import governed, p_states
 from cohsim.machine import compile_machine, load_machine
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.machine.spec import MachineSpec
 from cohsim.results.build import build_result
 from cohsim.results.lines import log_addresses
-from cohsim.results.provenance import Settings, collect
+from cohsim.results.provenance import GOVERNORS, ONDEMAND, PERFORMANCE, Settings, collect
 from cohsim.results.result import Result
 from cohsim.simulate import simulate
 from cohsim.traces import RecordedTrace, compile_recorded, load_recorded
@@ -38,8 +39,11 @@ class Experiment:
 
     def run(self, progress: Callable[[float], None] | None = None, command: list[str] | None = None) -> Result:
         """Simulate and aggregate. Raises SimulationError if the simulated system fails; an interrupt gives a partial result whose
-        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line).
+        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line). With the governor
+        ``ondemand`` it is the run at the clock that the governor settles on (:func:`cohsim.governor.governed`).
         """
+        if self.settings.governor == ONDEMAND and self.machine_spec.clock is None:
+            return governed(self, progress=progress, command=command)[0]
         provenance = collect(self.settings, self.machine_spec.files, command)
         s = self.settings
         trace = self.trace
@@ -81,15 +85,20 @@ def prepare(
     load_pps: float | None = None,
     log_lines: Sequence[str] = (),
     log_events: int = LOG_EVENTS,
+    governor: str = PERFORMANCE,
 ) -> Experiment:
     """Load and compile both inputs (a file, or the name of one that comes with cohsim).
 
     ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine; ``load_pps`` to the offered load that the workload states;
-    ``log_lines`` name lines (``route+128``) whose first ``log_events`` events are kept. Raises InputError (MachineError, WorkloadError,
-    TraceError) with every problem found.
+    ``log_lines`` name lines (``route+128``) whose first ``log_events`` events are kept; ``governor`` is one of GOVERNORS. Raises InputError
+    (MachineError, WorkloadError, TraceError) with every problem found.
     """
     spec = load_machine(machine, tuple(overrides))
     compiled = compile_machine(spec)
+    if governor not in GOVERNORS:
+        raise InputError(Problem("--governor", f"{governor!r} is not modelled", f"choose from {', '.join(GOVERNORS)}"))
+    if governor == ONDEMAND:
+        p_states(spec)  # its errors now
     if workload.endswith(RECORDED_SUFFIX):
         of_text = {
             "--variant": variants,
@@ -144,6 +153,7 @@ def prepare(
         load_pps=load_pps,
         log_lines=tuple(log_lines),
         log_events=log_events if log_lines else 0,
+        governor=governor,
     )
     logged = log_addresses(log_lines, program.objects, compiled.line_bytes)
     return Experiment(settings, spec, compiled, program, trace, logged)

@@ -11,6 +11,7 @@ import numpy as np
 
 from cohsim.errors import InputError, Problem
 from cohsim.results.lines import Placement, field_table, object_map
+from cohsim.results.provenance import PERFORMANCE
 from cohsim.results.result import Result
 from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS
 
@@ -57,6 +58,7 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = SU
         "nics": nic_rows(result, measured_fs),
         "counters": _counters(result, chosen),
         "programs": program_rows(result, chosen, measured_fs),
+        "clock": clock(result),
         "functions": profile(result, "functions", chosen),
         "primitives": profile(result, "primitives", chosen),
         "lines": hot_lines(result, top_lines),
@@ -145,6 +147,24 @@ def _counters(result: Result, chosen: np.ndarray) -> dict[str, int]:
         return {}
     counts = result.array("/counters/count")[chosen].sum(axis=0).tolist()
     return dict(zip(result.names("/counters/name"), counts, strict=True))
+
+
+def clock(result: Result) -> dict[str, Any]:
+    """The cores' clock, who chose it, and the runs that decided it (none with ``performance``): clock, load of the busiest CPU, clock asked for.
+
+    ``alternates``: the clocks between which the governor goes round for ever, in the order of the trials; empty where it settles on one.
+    """
+    governor = result.settings.get("governor", PERFORMANCE)  # files of earlier versions do not say
+    if not result.has("/clock/chosen"):
+        return {"governor": governor, "core_hz": FS_PER_S / result.number("/run/core_period_fs"), "trials": [], "alternates": []}
+    hz, load, wanted = (result.array(f"/clock/{column}").tolist() for column in ("trial_hz", "load", "next_hz"))
+    circle = hz[hz.index(wanted[-1]) :]
+    return {
+        "governor": governor,
+        "core_hz": hz[result.number("/clock/chosen")],
+        "trials": [{"core_hz": a, "load": b, "next_hz": c} for a, b, c in zip(hz, load, wanted, strict=True)],
+        "alternates": circle if len(circle) > 1 else [],
+    }
 
 
 def program_rows(result: Result, chosen: np.ndarray, measured_fs: int) -> list[dict[str, Any]]:
