@@ -13,7 +13,7 @@ from cohsim.machine.compiled import CompiledMachine
 from cohsim.machine.spec import MachineSpec
 from cohsim.results.build import build_result
 from cohsim.results.lines import log_addresses
-from cohsim.results.provenance import GOVERNORS, ONDEMAND, PERFORMANCE, Settings, collect
+from cohsim.results.provenance import GOVERNORS, PERFORMANCE, Settings, collect
 from cohsim.results.result import Result
 from cohsim.simulate import simulate
 from cohsim.traces import RecordedTrace, compile_recorded, load_recorded
@@ -39,10 +39,10 @@ class Experiment:
 
     def run(self, progress: Callable[[float], None] | None = None, command: list[str] | None = None) -> Result:
         """Simulate and aggregate. Raises SimulationError if the simulated system fails; an interrupt gives a partial result whose
-        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line). With the governor
-        ``ondemand`` it is the run at the clock that the governor settles on (:func:`cohsim.governor.governed`).
+        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line). With a
+        governor that chooses it is the run at the clock that it settles on (:func:`cohsim.governor.governed`).
         """
-        if self.settings.governor == ONDEMAND and self.machine_spec.clock is None:
+        if self.settings.governor != PERFORMANCE and self.machine_spec.clock is None:
             return governed(self, progress=progress, command=command)[0]
         provenance = collect(self.settings, self.machine_spec.files, command)
         s = self.settings
@@ -97,7 +97,7 @@ def prepare(
     compiled = compile_machine(spec)
     if governor not in GOVERNORS:
         raise InputError(Problem("--governor", f"{governor!r} is not modelled", f"choose from {', '.join(GOVERNORS)}"))
-    if governor == ONDEMAND:
+    if governor != PERFORMANCE:
         p_states(spec)  # its errors now
     if workload.endswith(RECORDED_SUFFIX):
         of_text = {

@@ -1,9 +1,8 @@
 """The clock that Linux's ``ondemand`` cpufreq governor settles on for a run, and the run at that clock.
 
-The rule is that of drivers/cpufreq/cpufreq_ondemand.c before Linux 3.13 on a kernel with idle micro-accounting: a CPU that was busy for more
-than UP_THRESHOLD per cent of the sample asks for the highest clock; below UP_THRESHOLD - DOWN_DIFFERENTIAL it asks for the lowest P-state
-at which that load would make up this many per cent; in between it keeps its clock. The load counts in whole per cent, rounded down, as there.
-The cores of the package share one clock, that of the highest request, so the busiest CPU decides.
+The rules are those of drivers/cpufreq/cpufreq_ondemand.c on a kernel with idle micro-accounting. In all of them a CPU that was busy for more
+than UP_THRESHOLD per cent of the sample asks for the highest clock, and the load counts in whole per cent, rounded down. The cores of the
+package share one clock, that of the highest request, so the busiest CPU decides.
 
 The governor looks every 10 ms or so, longer than most runs. A run is therefore taken as one sample of a steady state: it is run at the highest
 clock, then at the clock that the governor asks for after it, and so on until a clock comes back.
@@ -15,13 +14,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
 from cohsim.errors import InputError, Problem
 from cohsim.machine.compile import compile_machine
-from cohsim.results.provenance import ONDEMAND
+from cohsim.results.provenance import ONDEMAND, ONDEMAND_LINEAR
 from cohsim.results.result import Result, Value
 from cohsim.results.rundata import CATEGORIES
 
@@ -47,11 +47,19 @@ class PStates:
     step: Fraction
     highest: Fraction
 
+    @cached_property
+    def clocks(self) -> tuple[Fraction, ...]:
+        """All of them, ascending."""
+        steps = math.ceil((self.highest - self.lowest) / self.step - SAME)
+        return (*(self.lowest + number * self.step for number in range(steps)), self.highest)
+
     def at_least(self, clock: Fraction) -> Fraction:
         """The lowest clock that is not below ``clock``; the highest where none is."""
-        steps = max(0, math.ceil((clock - self.lowest) / self.step - SAME))
-        found = self.lowest + steps * self.step
-        return found if found < self.highest - SAME * self.step else self.highest
+        return next((found for found in self.clocks if found >= clock - SAME * self.step), self.highest)
+
+    def closest(self, clock: Fraction) -> Fraction:
+        """The clock with the least distance, the lower of two."""
+        return min(self.clocks, key=lambda found: abs(found - clock))
 
 
 @dataclass(frozen=True)
@@ -80,17 +88,32 @@ def p_states(spec: MachineSpec) -> PStates:
     return PStates(*(spec.quantity(f"clocks.{key}").base for key in ("lowest", "step", "core")))
 
 
-def next_clock(states: PStates, clock: Fraction, load: Fraction) -> Fraction:
-    """What the governor asks for when the busiest CPU was busy for ``load`` (0 to 1) of a sample at ``clock``."""
-    percent = math.floor(100 * load)
-    if percent > UP_THRESHOLD:
-        return states.highest
+def _sustaining(states: PStates, clock: Fraction, percent: int) -> Fraction:
+    """Up to Linux 3.11: the lowest clock at which this load stays DOWN_DIFFERENTIAL below the threshold; in between no change."""
     target = UP_THRESHOLD - DOWN_DIFFERENTIAL
     return states.at_least(percent * clock / target) if percent < target else clock
 
 
+def _linear(states: PStates, clock: Fraction, percent: int) -> Fraction:
+    """From Linux 3.17 on: the clock closest to as much of the way from the lowest to the highest as the load has of 100 %."""
+    return states.closest(states.lowest + percent * (states.highest - states.lowest) / 100)
+
+
+RULES: dict[str, Callable[[PStates, Fraction, int], Fraction]] = {ONDEMAND: _sustaining, ONDEMAND_LINEAR: _linear}
+
+
+def next_clock(states: PStates, clock: Fraction, load: Fraction, governor: str = ONDEMAND) -> Fraction:
+    """What a governor of RULES asks for when the busiest CPU was busy for ``load`` (0 to 1) of a sample at ``clock``."""
+    percent = math.floor(100 * load)
+    return states.highest if percent > UP_THRESHOLD else RULES[governor](states, clock, percent)
+
+
 def settle(
-    states: PStates, run: Callable[[Fraction], R], load_of: Callable[[R], Fraction], told: Callable[[Trial], None] | None = None
+    states: PStates,
+    run: Callable[[Fraction], R],
+    load_of: Callable[[R], Fraction],
+    told: Callable[[Trial], None] | None = None,
+    governor: str = ONDEMAND,
 ) -> Settled[R]:
     """Run at the highest clock and then at what the governor asks for, until a clock comes back; ``told`` hears of every trial.
 
@@ -104,7 +127,7 @@ def settle(
     while clock not in clocks:
         result = run(clock)
         load = load_of(result)
-        wanted = next_clock(states, clock, load)
+        wanted = next_clock(states, clock, load, governor)
         clocks.append(clock)
         results.append(result)
         trials.append(Trial(float(clock), float(load), float(wanted)))
@@ -130,14 +153,15 @@ def governed(
     progress: Callable[[float], None] | None = None,
     command: list[str] | None = None,
 ) -> tuple[Result, tuple[Trial, ...]]:
-    """``experiment`` at the clock that ``ondemand`` settles on, whatever governor it was prepared with, and all trials.
+    """``experiment`` at the clock that its governor settles on (``ondemand`` where it was prepared with none that chooses), and all trials.
 
     The result has the trials too (``/clock``). ``progress`` and ``command`` as for :meth:`Experiment.run`; the progress begins anew with
     each trial. Raises InputError for a machine without P-states, SimulationError as a run does, KeyboardInterrupt when interrupted: a part
     of a trial decides nothing.
     """
     spec = experiment.machine_spec
-    settings = replace(experiment.settings, governor=ONDEMAND)
+    governor = experiment.settings.governor if experiment.settings.governor in RULES else ONDEMAND
+    settings = replace(experiment.settings, governor=governor)
 
     def run(clock: Fraction) -> Result:
         at = spec.at_clock(clock)
@@ -146,7 +170,7 @@ def governed(
             raise KeyboardInterrupt
         return result
 
-    settled = settle(p_states(spec), run, busiest_load, told)
+    settled = settle(p_states(spec), run, busiest_load, told, governor)
     columns = np.array([(trial.clock_hz, trial.load, trial.next_hz) for trial in settled.trials])
     clock: dict[str, Value] = {
         "/clock/trial_hz": columns[:, 0].copy(),

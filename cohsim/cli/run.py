@@ -50,7 +50,7 @@ from cohsim.results.provenance import GOVERNORS, PERFORMANCE
 @click.option("--load", type=Load(), metavar="RATE|max-no-loss",
               help="Offered load, 1.4Mpps (default: the workload's); max-no-loss: search for the highest one without loss (RFC 2544).")
 @click.option("--governor", type=click.Choice(GOVERNORS), default=PERFORMANCE, show_default=True,
-              help="Who chooses the cores' clock; ondemand: Linux's governor, tried from the highest clock down until it settles.")
+              help="Who chooses the cores' clock; ondemand: Linux's governor (up to 3.11, and from 3.17 on), tried until it settles.")
 @click.option("--no-lookahead", is_flag=True, help="Step one access at a time: slower, identical result.")
 @click.option("--check", is_flag=True, help="Assert coherence and data values after every transition: slower, identical result.")
 @click.option(
@@ -189,7 +189,7 @@ def _search(experiment: Any, machine: str, workload: str, seed: int, inputs: dic
 
 
 def _governed(experiment: Any) -> Any:
-    """``--governor ondemand``: the run at the clock that it settles on. Raises KeyboardInterrupt: a part of a trial decides nothing."""
+    """A ``--governor`` that chooses: the run at the clock that it settles on. Raises KeyboardInterrupt: a part of a trial decides nothing."""
     from cohsim.governor import Trial, governed
     from cohsim.report.text import megahertz
 

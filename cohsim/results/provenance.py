@@ -15,8 +15,8 @@ from pathlib import Path
 
 import cohsim
 
-PERFORMANCE, ONDEMAND = "performance", "ondemand"
-GOVERNORS = (PERFORMANCE, ONDEMAND)
+PERFORMANCE, ONDEMAND, ONDEMAND_LINEAR = "performance", "ondemand", "ondemand-3.17"
+GOVERNORS = (PERFORMANCE, ONDEMAND, ONDEMAND_LINEAR)
 """Who chooses the clock of the cores: performance keeps the highest, the one the machine file states (:mod:`cohsim.governor`)."""
 
 LIBRARIES = ("numpy", "h5py", "PyYAML", "lark", "click", "rich", "msgspec", "matplotlib")

@@ -185,7 +185,7 @@ SHARING: tuple[Dataset, ...] = (
     _optional("/log/writable", "1", ("log_event",), "grant: 1 to write, 0 to read."),
 )
 
-_GOVERNED = "Only with --governor ondemand."
+_GOVERNED = "Only with a --governor that chooses."
 
 CLOCK: tuple[Dataset, ...] = (
     Dataset("/clock/trial_hz", "float", "Hz", ("trial",), f"Clock of the cores in the trial. {_GOVERNED}", optional=True),
