@@ -113,7 +113,8 @@ def missing_table(runs: dict[tuple[str, str], Run]) -> list[str]:
     for key, run in runs.items():
         missing = CPUS * (published.STACKED_VLAN[key].sys - run.sys)
         segment = missing * run.clock_hz / (run.mbps * 1e6 / 8 / MSS)
-        cells = (" ".join(key), f"{run.clock_hz / 1e9:.2f} GHz", f"{100 * missing:.1f}", f"{segment:.0f}", f"{segment / MSS:.2f}", f"{2 * segment:.0f}")
+        clock, share = f"{run.clock_hz / 1e9:.2f} GHz", f"{100 * missing:.1f}"
+        cells = (" ".join(key), clock, share, f"{segment:.0f}", f"{segment / MSS:.2f}", f"{2 * segment:.0f}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
