@@ -19,7 +19,10 @@ core/source.pxi        packets, buffers, links
 core/interrupts.pxi    interrupts, idle CPUs, device registers: the thread's side of devices
 core/devices.pxi       NICs: FIFO, rings, DMA writes, interrupt moderation
 core/sharing.pxi       who takes lines from whom, lost reservations, the event log
-core/node.pxi          a private or cluster L2 under its protocol table
+core/node.pxi          a private or cluster L2 under its protocol table: requests of its cores, answers of the homes
+core/node_place.pxi    where operations wait at a node, and how a way is made free
+core/node_grant.pxi    the node has the line: loads and stores take effect
+core/node_snoop.pxi    the homes ask for a line: copies go, the answer
 core/home.pxi          the ordering point, L3 or memory-side cache, memory
 core/run.pxi           the event loop and conservative look-ahead
 core/debug.pxi         reports on deadlocks and impossible events
@@ -74,6 +77,9 @@ include "core/source.pxi"
 include "core/interrupts.pxi"
 include "core/sharing.pxi"
 include "core/node.pxi"
+include "core/node_place.pxi"
+include "core/node_grant.pxi"
+include "core/node_snoop.pxi"
 include "core/home.pxi"
 include "core/devices.pxi"
 include "core/fast.pxi"
