@@ -12,7 +12,7 @@ import numpy as np
 from cohsim.datafiles import find_data
 from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
-from cohsim.workload.build import Builder, TooLarge
+from cohsim.workload.build import Builder
 from cohsim.workload.compiled import CompiledWorkload, LockWord
 from cohsim.workload.devices import DevicePlan, finish_devices, plan_devices
 from cohsim.workload.emit import Emitter
@@ -24,6 +24,7 @@ from cohsim.workload.operands import SELF_POINTER
 from cohsim.workload.parse import parse_text, read_text
 from cohsim.workload.program import Program, resolve, suggest
 from cohsim.workload.run_block import RunPlan, plan
+from cohsim.workload.statements import TooLarge
 
 LIBRARY = Path(__file__).with_name("sync.trace")
 ISAS = ("x86", "power")

@@ -40,7 +40,6 @@ class Frame:
     registers: dict[str, int] = field(default_factory=dict)
     borrowed: set[str] = field(default_factory=set)  # registers that belong to the caller
     labels: dict[str, int] = field(default_factory=dict)
-    label_pos: dict[str, s.Pos] = field(default_factory=dict)
     end: int = -1  # label behind the body
     dst: int = -1  # register for the returned value
     nics: dict[str, str] = field(default_factory=dict)  # parameters that stand for a NIC
