@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cohsim.uops import Alu, Cond, Flag, Op
@@ -77,6 +78,11 @@ class Builder(DeviceStatements):
         self.called: set[str] = set()
         self.programs: list[tuple[int, int, str]] = []  # rows [first, last) of each program, and its path
         self.library_rows: dict[str, tuple[int, int]] = {}  # rows of the first use of each library entry
+        # What the syntax tree says, once per node: functions are inlined many times. The nodes outlive the builder, so their ids are names.
+        self._handlers: dict[type, Callable[[Any, Frame], None]] = {}
+        self._labels: dict[int, list[s.Label]] = {}  # of a function's body
+        self._returns: dict[int, tuple[bool, bool, frozenset[str | None]]] = {}  # of a function's body
+        self._orders: dict[int, list[tuple[int, Op]]] = {}  # accesses of a `work` statement, as (traffic, load or store)
 
     # ---- programs
     def path(self, name: str, pos: s.Pos, *, once: bool) -> int:
@@ -143,17 +149,25 @@ class Builder(DeviceStatements):
         self.e.release(*(r for n, r in frame.registers.items() if n not in frame.borrowed))
 
     def collect_labels(self, body: tuple[Any, ...], frame: Frame) -> None:
+        labels = self._labels.get(id(body))
+        if labels is None:
+            labels = self._labels[id(body)] = list(self.labels_in(body))
+        for node in labels:
+            if node.name in frame.labels:
+                self.program.problem(node.pos, f"label {node.name!r} is defined twice in {frame.name}", "rename one")
+            frame.labels[node.name] = self.e.label()
+
+    def labels_in(self, body: tuple[Any, ...]) -> Iterator[s.Label]:
+        """Labels of a body, but for those in unrolled loops, which are new in each round."""
         for node in body:
             if isinstance(node, s.Label):
-                if node.name in frame.labels:
-                    self.program.problem(node.pos, f"label {node.name!r} is defined twice in {frame.name}", "rename one")
-                frame.labels[node.name] = self.e.label()
+                yield node
             elif isinstance(node, s.When):
-                self.collect_labels(node.body if self.program.env.holds(node) else node.orelse, frame)
+                yield from self.labels_in(node.body if self.program.env.holds(node) else node.orelse)
             elif isinstance(node, s.If):
-                self.collect_labels(node.body + node.orelse, frame)
-            elif isinstance(node, s.While | s.Forever) or (isinstance(node, s.Repeat) and not node.unrolled):
-                self.collect_labels(node.body, frame)
+                yield from self.labels_in(node.body + node.orelse)
+            elif isinstance(node, (s.While, s.Forever)) or (isinstance(node, s.Repeat) and not node.unrolled):
+                yield from self.labels_in(node.body)
 
     def statements(self, body: tuple[Any, ...], frame: Frame) -> None:
         for node in body:
@@ -167,8 +181,11 @@ class Builder(DeviceStatements):
                     "use 'repeat' instead of 'unroll' or 'x K'",
                 )
                 raise TooLarge
+            handler = self._handlers.get(type(node))
+            if handler is None:
+                handler = self._handlers[type(node)] = getattr(self, "do_" + type(node).__name__)
             try:
-                getattr(self, "do_" + type(node).__name__)(node, frame)
+                handler(node, frame)
             except Bad:
                 continue
 
@@ -197,39 +214,45 @@ class Builder(DeviceStatements):
     # ---- plain statements
     def do_Work(self, node: s.Work, frame: Frame) -> None:
         total = self.program.int(node.instructions, node.pos)
-        accesses: list[tuple[float, int, Op, Address]] = []  # position in the work, tie-breaker, what, where
-        for n, t in enumerate(node.traffic):
-            counts = ((Op.LOAD, self.program.int(t.loads, node.pos)), (Op.STORE, self.program.int(t.stores, node.pos)))
-            where = self.o.address(frame, t.range)
-            for op, count in counts:
-                accesses.extend(((k + 0.5) / count, 2 * n + (op == Op.STORE), op, where) for k in range(count))
-        accesses.sort(key=lambda access: access[:2])
-        rest = total - len(accesses)
+        counts, ranges = [], []
+        for t in node.traffic:
+            counts.append((self.program.int(t.loads, node.pos), self.program.int(t.stores, node.pos)))
+            ranges.append(self.range(self.o.address(frame, t.range), frame))
+        order = self._orders.get(id(node))
+        if order is None:
+            order = self._orders[id(node)] = spread(counts)
+        rest = total - len(order)
         if total < 0 or rest < 0:
             raise self.o.bad(
                 node.pos,
-                f"work {total} has {len(accesses)} loads and stores",
+                f"work {total} has {len(order)} loads and stores",
                 "N counts all instructions, loads and stores included",
             )
         done = 0
-        for i, (_, _, op, where) in enumerate(accesses):
-            until = rest * (i + 1) // (len(accesses) + 1)
+        for i, (number, op) in enumerate(order, 1):
+            until = rest * i // (len(order) + 1)
             self.e.work(until - done)
             done = until
-            self.traffic(op, where, frame)
+            self.traffic(op, ranges[number], frame)
         self.e.work(rest - done)
 
-    def traffic(self, op: Op, where: Address, frame: Frame) -> None:
-        """The next 8 bytes of a range, cyclically, from a start of the function's own."""
+    def range(self, where: Address, frame: Frame) -> tuple[str, int, Address]:
+        """(its name in ``frame.walk``, words, the access to its first word) of a range that is walked."""
         assert where.object is not None or where.areg >= 0
         size = where.size or (self.o.object_size(where.object) - where.offset if where.object else 8)
         words = max(1, size // 8)
         key = f"{where.object}+{where.offset}:{size}"
-        word = frame.walk.get(key, zlib.crc32(f"{frame.name}/{where.object}".encode()) % words)
-        frame.walk[key] = (word + 1) % words
+        if key not in frame.walk:
+            frame.walk[key] = zlib.crc32(f"{frame.name}/{where.object}".encode()) % words
         ref = where.ref or (FieldRef(where.object, "", where.offset, size) if where.object else None)
-        piece = Address(where.object, where.offset + 8 * word, min(8, size), ref, where.areg)
-        self.e.memory(op, piece)
+        return key, words, Address(where.object, where.offset, min(8, size), ref, where.areg)
+
+    def traffic(self, op: Op, where: tuple[str, int, Address], frame: Frame) -> None:
+        """The next 8 bytes of a range, cyclically, from a start of the function's own."""
+        key, words, first = where
+        word = frame.walk[key]
+        frame.walk[key] = (word + 1) % words
+        self.e.memory(op, first, shift=8 * word)
 
     def do_Load(self, node: s.Load, frame: Frame) -> None:
         at = self.o.sized(frame, node.address, atomic=node.dst is not None)
@@ -239,7 +262,7 @@ class Builder(DeviceStatements):
             for shift, size in parts:
                 row = self.e.memory(Op.LOAD, at, dst=dst, size=size, shift=shift)
                 if node.dependent:
-                    row.flags |= Flag.DEP
+                    row.flags |= int(Flag.DEP)
 
     def do_Store(self, node: s.Store, frame: Frame) -> None:
         at = self.o.sized(frame, node.address, atomic=node.value is not None)
@@ -542,7 +565,7 @@ class Builder(DeviceStatements):
         self.stack.append(node.name)
         self.called.add(node.name)
         position, spin, start = self.e.pos, self.e.spin, len(self.e.rows)
-        returned = _ends_with_return(function.body)
+        returned = self.returns(function)[0]
         self.body_of(function.body, inner)
         if returned:
             self.e.drop_last_jump(inner.end)  # a `return` at the end of the body jumps to the next instruction
@@ -589,18 +612,36 @@ class Builder(DeviceStatements):
         """Let ``return r`` compute r where the caller wants it, so that returning costs no move."""
         if node.dst is None:
             return
-        if not _has_return_value(function.body):
+        _, returns_value, names = self.returns(function)
+        if not returns_value:
             raise self.o.bad(node.pos, f"{node.name} returns no value", f"add 'return VALUE' to it, or drop '{node.dst} ='")
         inner.dst = self.target(frame, node.dst, node.pos)
-        names = _returned_names(function.body)
         used = {b.reg for b in inner.bindings.values() if isinstance(b, Operand)} | {
             b.areg for b in inner.bindings.values() if isinstance(b, Address)
         }
         if len(names) == 1 and inner.dst not in used:
-            name = names.pop()
+            (name,) = names
             if name and name not in inner.bindings and name not in self.program.params:
                 inner.registers[name] = inner.dst
                 inner.borrowed.add(name)
+
+    def returns(self, function: s.Function) -> tuple[bool, bool, frozenset[str | None]]:
+        """(ends with a ``return``, returns a value, the names returned as :func:`_returned_names` gives them)."""
+        body = function.body
+        known = self._returns.get(id(body))
+        if known is None:
+            known = self._returns[id(body)] = _ends_with_return(body), _has_return_value(body), frozenset(_returned_names(body))
+        return known
+
+
+def spread(counts: list[tuple[int, int]]) -> list[tuple[int, Op]]:
+    """Loads and stores of several ranges, ``(loads, stores)`` each, evenly among each other: (number of the range, what) in order."""
+    accesses: list[tuple[float, int, int, Op]] = []  # position, tie-breaker
+    for n, (loads, stores) in enumerate(counts):
+        for k, (op, count) in enumerate(((Op.LOAD, loads), (Op.STORE, stores))):
+            accesses.extend(((i + 0.5) / count, 2 * n + k, n, op) for i in range(count))
+    accesses.sort(key=lambda access: access[:2])
+    return [access[2:] for access in accesses]
 
 
 def pieces(offset: int, size: int) -> list[tuple[int, int]]:
