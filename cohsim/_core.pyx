@@ -277,6 +277,30 @@ cdef class Simulation:
         node, home = self.tables
         return describe(&self.s, node.states, node.events, home.states, home.events)
 
+    def places(self):
+        """Where every CPU is in the programs it has begun and not ended: int64 rows (CPU, level, micro-op, fs at which it last entered or left
+        a wait loop, state, stores not performed). Level 0 is its base program, level k the k-th interrupt in it; a CPU that has halted has none.
+        """
+        cdef int32_t i, k
+        cdef Thread* th
+        rows = []
+        for i in range(self.s.n_threads):
+            th = &self.s.threads[i]
+            if th.state == T_HALTED:
+                continue
+            for k in range(th.depth):
+                rows.append((i, k, th.saved[k].pc, th.saved[k].spin_edge, T_RUN, th.sb_count))
+            rows.append((i, th.depth, th.pc, th.spin_edge, th.state, th.sb_count))
+        return np.array(rows, np.int64).reshape(-1, 6)
+
+    def operand_address(self, int cpu, int level, int uop):
+        """Address of memory operation ``uop`` with the registers and context that program ``level`` of the CPU has now."""
+        cdef Thread* th = &self.s.threads[cpu]
+        cdef Uop* u = &self.s.uops[uop]
+        if level < th.depth:
+            return u.base + u.stride * th.saved[level].ctx[u.slot] + (th.saved[level].reg[u.areg] if u.areg >= 0 else 0)
+        return u.base + u.stride * th.ctx[u.slot] + (th.reg[u.areg] if u.areg >= 0 else 0)
+
     def counters(self):
         """Scalar statistics by name."""
         return scalar_counters(&self.s)

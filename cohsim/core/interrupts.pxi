@@ -61,6 +61,7 @@ cdef void take_interrupt(Sim* s, Core* c, Thread* th) noexcept nogil:
     f.pc = th.pc
     f.work_left = th.work_left
     f.retrying = th.retrying
+    f.spin_edge = th.spin_edge
     th.work_left = 0
     th.retrying = 0
     reservation(s, th)[0] = -1
@@ -91,6 +92,7 @@ cdef int32_t do_iret(Sim* s, Thread* th, int32_t uop) noexcept nogil:
         th.ctx[i] = f.ctx[i]
     th.work_left = f.work_left
     th.retrying = f.retrying
+    th.spin_edge = f.spin_edge
     th.irq_on = 1
     irq_check(th)
     count_execution(s, th, uop)

@@ -125,6 +125,7 @@ cdef struct Saved:
     int64_t ready[NREG]
     int64_t ctx[NCTX]
     int64_t work_left
+    int64_t spin_edge
     int32_t pc
     int32_t retrying
 
@@ -191,6 +192,7 @@ cdef struct Thread:
     int32_t n_vectors
     int32_t depth          # programs interrupted
     int32_t waking         # on its way out of the idle state until t
+    int64_t spin_edge      # when it last entered or left a wait loop
     uint64_t irq_pending   # one bit per vector of this CPU, lowest first
     int32_t* vectors
     Saved* saved

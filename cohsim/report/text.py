@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cohsim.report.table import count, percent, plain, shorten, side_by_side, table
+from cohsim.results.waits import LIVELY, sentence
 
 WIDTH = 100
 NAME_WIDTH = 30
@@ -153,8 +154,13 @@ def notices(summary: dict[str, Any]) -> list[str]:
         found.append(
             f"the line table was full: {plain(summary['line_overflow'])} line events are missing in the table of lines"
         )
+    stuck = summary.get("stuck", [])      # absent from summaries that an earlier version wrote
     if not summary["iterations"] and not summary["recorded"]:
-        found.append("no iteration was completed in the measured window: measure longer (--measure)")
+        waits = f"; it may take for ever: {sentence(stuck)}" if stuck else ""
+        found.append(f"no iteration was completed in the measured window: measure longer (--measure){waits}")
+    elif passed := [row for row in stuck if row["others"] >= LIVELY]:
+        most = plain(max(row["others"] for row in passed))
+        found.append(f"no progress, while another CPU completed {most} iterations: {sentence(passed)}")
     return [f"note: {notice}" for notice in found]
 
 

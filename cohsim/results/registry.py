@@ -66,6 +66,7 @@ AXES: dict[str, Axis] = {
     "nic_stat": Axis("statistic of a network device: " + ", ".join(NIC_STATS), "/axes/nic_stat"),
     "counter": Axis("event that the workload counts itself", "/counters/name"),
     "vector": Axis("interrupt vector", "/interrupts/name"),
+    "wait": Axis("a CPU that was spinning when the run ended, for half of the measured time or longer", "/waits/cpu"),
     "program": Axis("program that CPUs run: a path of the workload, as process or as interrupt", "/programs/name"),
 }
 
@@ -200,6 +201,21 @@ CLOCK: tuple[Dataset, ...] = (
         f"other in a circle. {_GOVERNED}",
         optional=True,
     ),
+)
+
+_WAITED = "There only if a CPU had spun for half of the measured time when the run ended."
+
+WAITS: tuple[Dataset, ...] = (
+    _optional("/waits/cpu", "1", ("wait",), f"CPU of the run. {_WAITED}"),
+    _optional("/waits/function", "", ("wait",), "Function whose wait loop it is in."),
+    _optional("/waits/line", "1", ("wait",), "Line of the workload; that of the call, where the loop is the library's."),
+    _optional("/waits/object", "", ("wait",), "Object of the value it waits for, with its instance; empty: the loop reads no value that it tests."),
+    _optional("/waits/offset_bytes", "B", ("wait",), "Where the value is in the object; -1 unknown."),
+    _optional("/waits/field", "", ("wait",), "Its field; empty for an anonymous byte range."),
+    _optional("/waits/lock", "", ("wait",), "Kind and word of the lock, where the value is not that word but a queue node; else empty."),
+    _optional("/waits/address", "B", ("wait",), "Its address; -1: the loop reads no value that it tests."),
+    _optional("/waits/value", "1", ("wait",), "What it was when the run ended, as a signed number of 64 bits."),
+    _optional("/waits/waited_fs", "fs", ("wait",), "How long the CPU had been in the loop, warm-up included."),
 )
 
 DATASETS: tuple[Dataset, ...] = (
@@ -337,6 +353,7 @@ DATASETS: tuple[Dataset, ...] = (
     ),
     *CLOCK,
     *SHARING,
+    *WAITS,
 )
 
 AXES["assumption"] = Axis("one assumption", None)

@@ -55,6 +55,7 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = SU
         "cpu_utilization_per_cpu": utilization.tolist(),
         "time_shares": _shares(time[chosen].sum(axis=0)),
         "cpus_detail": cpu_details(result),
+        "stuck": stuck_rows(result),
         "nics": nic_rows(result, measured_fs),
         "counters": _counters(result, chosen),
         "programs": program_rows(result, chosen, measured_fs),
@@ -196,6 +197,39 @@ def cpu_details(result: Result) -> list[dict[str, Any]]:
                 "functions": [
                     {"name": names[i], "share": float(busy[cpu, i] / whole)} for i in order.tolist() if whole and busy[cpu, i]
                 ],
+            }
+        )
+    return rows
+
+
+def stuck_rows(result: Result) -> list[dict[str, Any]]:
+    """CPUs that were spinning when the run ended, for half of the measured time or longer: where, on what, how long.
+
+    ``offset`` -1 and ``value`` None: the loop reads no value that it tests. ``others``: most iterations that one other CPU completed in the
+    measured time; where NICs carry the packets, frames sent per CPU.
+    """
+    if not result.has("/waits/cpu"):
+        return []
+    iterations = result.array("/threads/iterations")
+    frames = 0
+    if result.has("/nics/name") and result.names("/nics/name"):
+        sent = result.array("/nics/stats")[result.array("/nics/output") == 1]
+        frames = int(sent[:, NIC_STAT["tx_frames"]].sum()) // result.cpus
+    rows = []
+    for i, cpu in enumerate(result.array("/waits/cpu").tolist()):
+        reads = int(result.array("/waits/address")[i]) >= 0
+        rows.append(
+            {
+                "cpu": cpu,
+                "function": result.names("/waits/function")[i],
+                "line": int(result.array("/waits/line")[i]),
+                "object": result.names("/waits/object")[i],
+                "offset": int(result.array("/waits/offset_bytes")[i]),
+                "field": result.names("/waits/field")[i],
+                "lock": result.names("/waits/lock")[i],
+                "value": int(result.array("/waits/value")[i]) % (1 << 64) if reads else None,
+                "waited_ns": int(result.array("/waits/waited_fs")[i]) / FS_PER_NS,
+                "others": max(frames, int(np.delete(iterations, cpu).max(initial=0))),
             }
         )
     return rows

@@ -46,6 +46,11 @@ class Builder(MemoryStatements, ControlStatements, CallStatements, DeviceStateme
         self.called = set()
         self.programs: list[tuple[int, int, str]] = []  # rows [first, last) of each program, and its path
         self.library_rows = {}
+        # What the syntax tree says, once per node: functions are inlined many times. The nodes outlive the builder, so their ids are names.
+        self.handlers = {}
+        self.labels = {}
+        self.returned = {}
+        self.orders = {}
 
     def path(self, name: str, pos: s.Pos, *, once: bool) -> int:
         """Emit the program that runs path ``name``; returns its first row."""

@@ -37,6 +37,7 @@ class CallStatements(PrimitiveStatements):
     initially: dict[tuple[str, int, int], int]  # lock words that start with a value: (object, offset, size)
     lock_words: dict[tuple[str, str], set[str]]  # (struct, field) -> kinds of the locks it is the word of
     library_rows: dict[str, tuple[int, int]]  # rows of the first use of each library entry
+    returned: dict[int, tuple[bool, bool, frozenset[str | None]]]  # what `returns` says of a function's body, by its id
 
     def do_Invoke(self, node: s.Invoke, frame: Frame) -> None:
         if node.mode == "plain" and node.name in BARRIERS:
@@ -80,7 +81,7 @@ class CallStatements(PrimitiveStatements):
         self.stack.append(node.name)
         self.called.add(node.name)
         position, spin, start = self.e.pos, self.e.spin, len(self.e.rows)
-        returned = _ends_with_return(function.body)
+        returned = self.returns(function)[0]
         self.body_of(function.body, inner)
         if returned:
             self.e.drop_last_jump(inner.end)  # a `return` at the end of the body jumps to the next instruction
@@ -127,18 +128,26 @@ class CallStatements(PrimitiveStatements):
         """Let ``return r`` compute r where the caller wants it, so that returning costs no move."""
         if node.dst is None:
             return
-        if not _has_return_value(function.body):
+        _, returns_value, names = self.returns(function)
+        if not returns_value:
             raise self.o.bad(node.pos, f"{node.name} returns no value", f"add 'return VALUE' to it, or drop '{node.dst} ='")
         inner.dst = self.target(frame, node.dst, node.pos)
-        names = _returned_names(function.body)
         used = {b.reg for b in inner.bindings.values() if isinstance(b, Operand)} | {
             b.areg for b in inner.bindings.values() if isinstance(b, Address)
         }
         if len(names) == 1 and inner.dst not in used:
-            name = names.pop()
+            (name,) = names
             if name and name not in inner.bindings and name not in self.program.params:
                 inner.registers[name] = inner.dst
                 inner.borrowed.add(name)
+
+    def returns(self, function: s.Function) -> tuple[bool, bool, frozenset[str | None]]:
+        """(ends with a ``return``, returns a value, the names returned as :func:`_returned_names` gives them)."""
+        body = function.body
+        known = self.returned.get(id(body))
+        if known is None:
+            known = self.returned[id(body)] = _ends_with_return(body), _has_return_value(body), frozenset(_returned_names(body))
+        return known
 
 
 def _walk(body: tuple[Any, ...]) -> list[Any]:

@@ -17,41 +17,49 @@ from cohsim.workload.statements import Statements
 class MemoryStatements(Statements):
     """Work, loads, stores, atomics, assignments and fences."""
 
+    orders: dict[int, list[tuple[int, Op]]]  # accesses of a `work` statement, by its id, as (traffic, load or store)
+
     def do_Work(self, node: s.Work, frame: Frame) -> None:
         total = self.program.int(node.instructions, node.pos)
-        accesses: list[tuple[float, int, Op, Address]] = []  # position in the work, tie-breaker, what, where
-        for n, t in enumerate(node.traffic):
-            counts = ((Op.LOAD, self.program.int(t.loads, node.pos)), (Op.STORE, self.program.int(t.stores, node.pos)))
-            where = self.o.address(frame, t.range)
-            for op, count in counts:
-                accesses.extend(((k + 0.5) / count, 2 * n + (op == Op.STORE), op, where) for k in range(count))
-        accesses.sort(key=lambda access: access[:2])
-        rest = total - len(accesses)
+        counts, ranges = [], []
+        for t in node.traffic:
+            counts.append((self.program.int(t.loads, node.pos), self.program.int(t.stores, node.pos)))
+            ranges.append(self.range(self.o.address(frame, t.range), frame))
+        order = self.orders.get(id(node))
+        if order is None:
+            order = self.orders[id(node)] = spread(counts)
+        rest = total - len(order)
         if total < 0 or rest < 0:
             raise self.o.bad(
                 node.pos,
-                f"work {total} has {len(accesses)} loads and stores",
+                f"work {total} has {len(order)} loads and stores",
                 "N counts all instructions, loads and stores included",
             )
         done = 0
-        for i, (_, _, op, where) in enumerate(accesses):
-            until = rest * (i + 1) // (len(accesses) + 1)
+        for i, (number, op) in enumerate(order, 1):
+            until = rest * i // (len(order) + 1)
             self.e.work(until - done)
             done = until
-            self.traffic(op, where, frame)
+            self.traffic(op, ranges[number], frame)
         self.e.work(rest - done)
 
-    def traffic(self, op: Op, where: Address, frame: Frame) -> None:
-        """The next 8 bytes of a range, cyclically, from a start of the function's own."""
+    def range(self, where: Address, frame: Frame) -> tuple[str, int, Address]:
+        """(its name in ``frame.walk``, words, the access to its first word) of a range that is walked."""
         assert where.object is not None or where.areg >= 0
         size = where.size or (self.o.object_size(where.object) - where.offset if where.object else 8)
         words = max(1, size // 8)
         key = f"{where.object}+{where.offset}:{size}"
-        word = frame.walk.get(key, zlib.crc32(f"{frame.name}/{where.object}".encode()) % words)
-        frame.walk[key] = (word + 1) % words
+        if key not in frame.walk:
+            frame.walk[key] = zlib.crc32(f"{frame.name}/{where.object}".encode()) % words
         ref = where.ref or (FieldRef(where.object, "", where.offset, size) if where.object else None)
-        piece = Address(where.object, where.offset + 8 * word, min(8, size), ref, where.areg)
-        self.e.memory(op, piece)
+        return key, words, Address(where.object, where.offset, min(8, size), ref, where.areg)
+
+    def traffic(self, op: Op, where: tuple[str, int, Address], frame: Frame) -> None:
+        """The next 8 bytes of a range, cyclically, from a start of the function's own."""
+        key, words, first = where
+        word = frame.walk[key]
+        frame.walk[key] = (word + 1) % words
+        self.e.memory(op, first, shift=8 * word)
 
     def do_Load(self, node: s.Load, frame: Frame) -> None:
         at = self.o.sized(frame, node.address, atomic=node.dst is not None)
@@ -61,7 +69,7 @@ class MemoryStatements(Statements):
             for shift, size in parts:
                 row = self.e.memory(Op.LOAD, at, dst=dst, size=size, shift=shift)
                 if node.dependent:
-                    row.flags |= Flag.DEP
+                    row.flags |= int(Flag.DEP)
 
     def do_Store(self, node: s.Store, frame: Frame) -> None:
         at = self.o.sized(frame, node.address, atomic=node.value is not None)
@@ -116,6 +124,16 @@ class MemoryStatements(Statements):
 
     def do_Pause(self, node: s.Pause, frame: Frame) -> None:
         self.e.add(Op.PAUSE, flags=int(Flag.HINT_LOW) if node.low else 0)
+
+
+def spread(counts: list[tuple[int, int]]) -> list[tuple[int, Op]]:
+    """Loads and stores of several ranges, ``(loads, stores)`` each, evenly among each other: (number of the range, what) in order."""
+    accesses: list[tuple[float, int, int, Op]] = []  # position, tie-breaker
+    for n, (loads, stores) in enumerate(counts):
+        for k, (op, count) in enumerate(((Op.LOAD, loads), (Op.STORE, stores))):
+            accesses.extend(((i + 0.5) / count, 2 * n + k, n, op) for i in range(count))
+    accesses.sort(key=lambda access: access[:2])
+    return [access[2:] for access in accesses]
 
 
 def pieces(offset: int, size: int) -> list[tuple[int, int]]:

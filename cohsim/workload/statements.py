@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cohsim.workload import syntax as s
@@ -27,6 +28,8 @@ class Statements:
     e: Emitter
     o: Operands
     interrupt: bool  # the program that is being emitted is an interrupt path
+    handlers: dict[type, Callable[[Any, Frame], None]]  # of a class of statement
+    labels: dict[int, list[s.Label]]  # of a function's body, by its id
 
     def body_of(self, body: tuple[s.Statement, ...], frame: Frame) -> None:
         """A whole function body: its labels, statements, and its end."""
@@ -39,17 +42,25 @@ class Statements:
         self.e.release(*(r for n, r in frame.registers.items() if n not in frame.borrowed))
 
     def collect_labels(self, body: tuple[Any, ...], frame: Frame) -> None:
+        labels = self.labels.get(id(body))
+        if labels is None:
+            labels = self.labels[id(body)] = list(self.labels_in(body))
+        for node in labels:
+            if node.name in frame.labels:
+                self.program.problem(node.pos, f"label {node.name!r} is defined twice in {frame.name}", "rename one")
+            frame.labels[node.name] = self.e.label()
+
+    def labels_in(self, body: tuple[Any, ...]) -> Iterator[s.Label]:
+        """Labels of a body, but for those in unrolled loops, which are new in each round."""
         for node in body:
             if isinstance(node, s.Label):
-                if node.name in frame.labels:
-                    self.program.problem(node.pos, f"label {node.name!r} is defined twice in {frame.name}", "rename one")
-                frame.labels[node.name] = self.e.label()
+                yield node
             elif isinstance(node, s.When):
-                self.collect_labels(node.body if self.program.env.holds(node) else node.orelse, frame)
+                yield from self.labels_in(node.body if self.program.env.holds(node) else node.orelse)
             elif isinstance(node, s.If):
-                self.collect_labels(node.body + node.orelse, frame)
-            elif isinstance(node, s.While | s.Forever) or (isinstance(node, s.Repeat) and not node.unrolled):
-                self.collect_labels(node.body, frame)
+                yield from self.labels_in(node.body + node.orelse)
+            elif isinstance(node, (s.While, s.Forever)) or (isinstance(node, s.Repeat) and not node.unrolled):
+                yield from self.labels_in(node.body)
 
     def statements(self, body: tuple[Any, ...], frame: Frame) -> None:
         for node in body:
@@ -63,8 +74,11 @@ class Statements:
                     "use 'repeat' instead of 'unroll' or 'x K'",
                 )
                 raise TooLarge
+            handler = self.handlers.get(type(node))
+            if handler is None:
+                handler = self.handlers[type(node)] = getattr(self, "do_" + type(node).__name__)
             try:
-                getattr(self, "do_" + type(node).__name__)(node, frame)
+                handler(node, frame)
             except Bad:
                 continue
 
