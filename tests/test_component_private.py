@@ -310,6 +310,25 @@ def test_when_does_a_full_store_buffer_stop_the_thread(m: CompiledMachine, sibli
         assert r.time_fs(0, "store_buffer") == (expected - room * m.issue_fs - m.issue_fs if extra else 0)
 
 
+def test_does_a_full_store_buffer_behind_a_load_that_misses_stop_the_thread_until_it_is_done(m: CompiledMachine) -> None:
+    """Stores that hit may leave when the load before them has its value, not at the time when they were ready: the thread gets no time back."""
+    m = tiny(m, store_queue=2)
+    p = at(T1)
+    p.store(X, 0)
+    p.fence()
+    start = memory_fs(m) + m.fence_full_fs + m.issue_fs
+    p.load(X + 64 * LINE, 0)
+    for value in (1, 2, 3):
+        p.store(X, value)
+    p.halt()
+    r = run(m, [p])
+    done = r.begin_fs[0] + start + memory_fs(m)
+    assert r.end_fs() == done + m.issue_fs
+    assert r.time_fs(0, "store_buffer") == memory_fs(m) - 3 * m.issue_fs
+    for cut, value in ((done, 0), (done + 1, 1), (done + m.core_period_fs + 1, 2)):
+        assert run(m, [p], until_fs=cut).sim.read_memory(X, 8) == value, cut
+
+
 def test_do_stores_leave_in_order_although_the_second_hits(m: CompiledMachine) -> None:
     y = X + LINE
     p = at(T1)

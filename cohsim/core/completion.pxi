@@ -102,7 +102,7 @@ cdef void complete_out(Sim* s, Thread* th, int32_t i, int32_t level, int64_t val
         if not value and measuring(s, t):
             s.scfail[<int64_t>th.id * s.n_uops + o.uop] += 1
     if s.in_order:
-        sb_update(s, th)
+        sb_update(s, th, t)
     else:
         sb_pump(s, th, t)
 

@@ -187,7 +187,7 @@ cdef int32_t do_store(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t addr) noe
     if u.b >= 0 and th.ready[u.b] > e.ready:
         e.ready = th.ready[u.b]
     if s.in_order:
-        sb_update(s, th)
+        sb_update(s, th, th.t)
     else:
         sb_pump(s, th, th.t)
     return 1

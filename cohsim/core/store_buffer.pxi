@@ -5,8 +5,8 @@ cdef inline int32_t sb_capacity(Sim* s, Thread* th) noexcept nogil:
     return s.sbq_smt if sibling_active(s, th) else s.sbq
 
 
-cdef inline void sb_update(Sim* s, Thread* th) noexcept nogil:
-    # When may the in-order drain act next?
+cdef inline void sb_update(Sim* s, Thread* th, int64_t t) noexcept nogil:
+    # When may the in-order drain act next? Not before t, when what the head may have waited for is done.
     cdef Store* e
     s.touched = 1
     th.sb_time = FOREVER
@@ -16,6 +16,8 @@ cdef inline void sb_update(Sim* s, Thread* th) noexcept nogil:
     if th.n_out > 0 and th.out[0].seq < e.seq:
         return
     th.sb_time = e.ready if e.ready > th.sb_next_free else th.sb_next_free
+    if t > th.sb_time:
+        th.sb_time = t
     s.woken = 1
 
 
@@ -81,7 +83,7 @@ cdef inline void sb_release(Sim* s, Thread* th, int64_t line, int64_t t) noexcep
     if th.state == T_BLOCKED and (th.block_kind == BK_SBFULL or (th.block_kind == BK_DRAIN and th.sb_count == 0)):
         line_stall(s, line, th.block_since, t)
         wake(s, th, th.block_cat, t)
-    sb_update(s, th)
+    sb_update(s, th, t)
 
 
 cdef void sb_act(Sim* s, Thread* th, int64_t t) noexcept nogil:
