@@ -10,7 +10,12 @@ CohsimError
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -59,3 +64,17 @@ class SimulationError(CohsimError):
     def __init__(self, message: str, report: str = ""):
         super().__init__(message)
         self.report = report
+
+
+def of_all(function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """``function`` of every item. Raises InputError with the problems of all of them at once."""
+    made: list[Made] = []
+    problems: list[Problem] = []
+    for item in items:
+        try:
+            made.append(function(item))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return made

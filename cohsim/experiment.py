@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from cohsim.datafiles import find_data
 from cohsim.errors import InputError, Problem
+from cohsim.governor import governed, p_states
 from cohsim.machine import compile_machine, load_machine
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.machine.spec import MachineSpec
 from cohsim.results.build import build_result
 from cohsim.results.lines import log_addresses
-from cohsim.results.provenance import Settings, collect
+from cohsim.results.provenance import GOVERNORS, PERFORMANCE, Settings, collect
 from cohsim.results.result import Result
 from cohsim.simulate import simulate
 from cohsim.traces import RecordedTrace, compile_recorded, load_recorded
@@ -38,8 +39,11 @@ class Experiment:
 
     def run(self, progress: Callable[[float], None] | None = None, command: list[str] | None = None) -> Result:
         """Simulate and aggregate. Raises SimulationError if the simulated system fails; an interrupt gives a partial result whose
-        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line).
+        ``/run/stop`` is ``interrupted``. ``command`` is recorded as provenance (default: this process's command line). With a
+        governor that chooses it is the run at the clock that it settles on (:func:`cohsim.governor.governed`).
         """
+        if self.settings.governor != PERFORMANCE and self.machine_spec.clock is None:
+            return governed(self, progress=progress, command=command)[0]
         provenance = collect(self.settings, self.machine_spec.files, command)
         s = self.settings
         trace = self.trace
@@ -81,54 +85,19 @@ def prepare(
     load_pps: float | None = None,
     log_lines: Sequence[str] = (),
     log_events: int = LOG_EVENTS,
+    governor: str = PERFORMANCE,
 ) -> Experiment:
     """Load and compile both inputs (a file, or the name of one that comes with cohsim).
 
     ``cpus`` defaults to the length of ``pin``, or all CPUs of the machine; ``load_pps`` to the offered load that the workload states;
-    ``log_lines`` name lines (``route+128``) whose first ``log_events`` events are kept. Raises InputError (MachineError, WorkloadError,
-    TraceError) with every problem found.
+    ``log_lines`` name lines (``route+128``) whose first ``log_events`` events are kept; ``governor`` is one of GOVERNORS. Raises InputError
+    (MachineError, WorkloadError, TraceError) with every problem found.
     """
-    spec = load_machine(machine, tuple(overrides))
-    compiled = compile_machine(spec)
-    if workload.endswith(RECORDED_SUFFIX):
-        of_text = {
-            "--variant": variants,
-            "--layout": layouts,
-            "--kernel": kernel,
-            "--load": load_pps,
-            "--lock": locks,
-            "--isa": isa_options,
-        }
-        for option, value in of_text.items():
-            if value:
-                raise InputError(Problem(option, "applies to .trace workloads, not to a recorded trace", "leave it out"))
-        trace = load_recorded(find_data("workloads", workload, RECORDED_SUFFIX))
-        program, _ = compile_recorded(trace, compiled.isa, compiled.line_bytes)
-        if cpus is not None and cpus != program.cpus:
-            raise InputError(Problem("--cpus", f"{workload} was recorded on {program.cpus} CPUs, not {cpus}", "leave it out"))
-        placed = place_cpus(len(compiled.cpu_core), compiled.name, program.cpus, pin)
-    else:
-        placed, trace = place_cpus(len(compiled.cpu_core), compiled.name, cpus, pin), None
-        program = load_workload(
-            workload,
-            isa=compiled.isa,
-            cpus=len(placed),
-            variants=tuple(variants),
-            layouts=tuple(layouts),
-            kernel=kernel,
-            locks=tuple(locks),
-            isa_options=tuple(isa_options),
-        )
-        if load_pps is not None:
-            program = with_load(program, load_pps)
-        if compiled.l2_private and f"atomics={FAR}" in isa_options:
-            what = f"atomics={FAR}: {compiled.name} has no L2 that cores share and that could perform an atomic"
-            raise InputError(Problem("--isa", what, "leave it out, or choose a machine with cluster L2s"))
-    settings = Settings(
+    wanted = Settings(
         machine_file=machine,
         workload_file=workload,
-        cpus=len(placed),
-        pin=placed,
+        cpus=0,  # this and the next are decided below
+        pin=(),
         variants=tuple(variants),
         layouts=tuple(layouts),
         kernel=kernel,
@@ -140,13 +109,68 @@ def prepare(
         measure_ns=measure_ns,
         lookahead=lookahead,
         check=check,
-        recorded=trace is not None,
+        recorded=workload.endswith(RECORDED_SUFFIX),
         load_pps=load_pps,
         log_lines=tuple(log_lines),
         log_events=log_events if log_lines else 0,
+        governor=governor,
     )
-    logged = log_addresses(log_lines, program.objects, compiled.line_bytes)
+    spec = load_machine(machine, wanted.overrides)
+    compiled = compile_machine(spec)
+    if governor not in GOVERNORS:
+        raise InputError(Problem("--governor", f"{governor!r} is not modelled", f"choose from {', '.join(GOVERNORS)}"))
+    if governor != PERFORMANCE:
+        p_states(spec)  # its errors now
+    trace = None
+    if wanted.recorded:
+        trace, program = _recorded(wanted, compiled, cpus)
+        placed = place_cpus(len(compiled.cpu_core), compiled.name, program.cpus, pin)
+    else:
+        placed = place_cpus(len(compiled.cpu_core), compiled.name, cpus, pin)
+        program = _written(wanted, compiled, len(placed))
+    settings = replace(wanted, cpus=len(placed), pin=placed)
+    logged = log_addresses(settings.log_lines, program.objects, compiled.line_bytes)
     return Experiment(settings, spec, compiled, program, trace, logged)
+
+
+def _recorded(wanted: Settings, machine: CompiledMachine, cpus: int | None) -> tuple[RecordedTrace, CompiledWorkload]:
+    """A recorded trace, and the micro-ops its records point to."""
+    of_text = {
+        "--variant": wanted.variants,
+        "--layout": wanted.layouts,
+        "--kernel": wanted.kernel,
+        "--load": wanted.load_pps,
+        "--lock": wanted.locks,
+        "--isa": wanted.isa_options,
+    }
+    for option, value in of_text.items():
+        if value:
+            raise InputError(Problem(option, "applies to .trace workloads, not to a recorded trace", "leave it out"))
+    trace = load_recorded(find_data("workloads", wanted.workload_file, RECORDED_SUFFIX))
+    program, _ = compile_recorded(trace, machine.isa, machine.line_bytes)
+    if cpus is not None and cpus != program.cpus:
+        raise InputError(Problem("--cpus", f"{wanted.workload_file} was recorded on {program.cpus} CPUs, not {cpus}", "leave it out"))
+    return trace, program
+
+
+def _written(wanted: Settings, machine: CompiledMachine, cpus: int) -> CompiledWorkload:
+    """A .trace workload with the wanted options."""
+    program = load_workload(
+        wanted.workload_file,
+        isa=machine.isa,
+        cpus=cpus,
+        variants=wanted.variants,
+        layouts=wanted.layouts,
+        kernel=wanted.kernel,
+        locks=wanted.locks,
+        isa_options=wanted.isa_options,
+    )
+    if wanted.load_pps is not None:
+        program = with_load(program, wanted.load_pps)
+    if machine.l2_private and f"atomics={FAR}" in wanted.isa_options:
+        what = f"atomics={FAR}: {machine.name} has no L2 that cores share and that could perform an atomic"
+        raise InputError(Problem("--isa", what, "leave it out, or choose a machine with cluster L2s"))
+    return program
 
 
 def offered_pps(workload: CompiledWorkload) -> float:

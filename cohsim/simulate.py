@@ -10,7 +10,9 @@ from cohsim._core import Simulation
 from cohsim.errors import InputError, Problem, SimulationError
 from cohsim.machine.compiled import CompiledMachine
 from cohsim.protocols import flat_tables
-from cohsim.results.rundata import PAIR_CPU_TAKE, RunData
+from cohsim.results.rundata import PAIR_CPU_TAKE, WAIT_COLUMNS, RunData
+from cohsim.results.waits import find_waits, name_waits, sentence
+from cohsim.uops import Op
 from cohsim.workload.compiled import CompiledWorkload
 
 BUDGET = 400_000
@@ -67,7 +69,7 @@ def simulate(machine: CompiledMachine, workload: CompiledWorkload, *, pin: tuple
         sim.feed(cpu, next(feeds[cpu], None))
     sim.start()
     stop = _loop(sim, feeds, end, progress)
-    return _collect(sim, machine, workload, stop, start, end, time.perf_counter() - begun)
+    return _collect(sim, machine, workload, stop, start, end, time.perf_counter() - begun, recorded=streams is not None)
 
 
 def _pins(machine: CompiledMachine, workload: CompiledWorkload, pin: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -109,7 +111,8 @@ def _loop(sim: Simulation, feeds: list[Iterator[np.ndarray]], end: int, progress
         return "interrupted"
 
 
-def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorkload, stop: str, start: int, end: int, host: float) -> RunData:
+def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorkload, stop: str, start: int, end: int, host: float,
+             *, recorded: bool) -> RunData:
     if stop == "fault":
         raise SimulationError(sim.fault, sim.report())
     if stop == "empty":
@@ -124,6 +127,7 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
         end = max(start, min(end, sim.furthest))        # some threads had run ahead of the others
     sim.finish(end)
     a = sim.arrays
+    waits = np.zeros((0, len(WAIT_COLUMNS)), np.int64) if recorded else _waits(sim, workload, a["count"], stop, start, end)
     memops, events, overflow = sim.totals()
     used = np.flatnonzero(a["line_key"] >= 0)
     used = used[a["line_stats"][used].any(axis=1)]        # of the used rows only: the table is mostly memory that nobody has touched
@@ -138,8 +142,17 @@ def _collect(sim: Simulation, machine: CompiledMachine, workload: CompiledWorklo
         transitions={"node": (node.states, node.events, a["node_fired"]), "home": (home.states, home.events, a["home_fired"])},
         **({"nic_stats": a["nic_counters"], "workload_counters": a["counts"], "interrupts": a["vector_raised"]} if workload.devices else {}),
         counters=sim.counters(), memory_operations=memops, events=events, host_seconds=host, local_turns=sim.local_turns,
-        pairs=_pairs(a["pairs"], machine.line_bytes), pairs_lost=sim.pairs_lost, uop_latency=a["latency"],
+        pairs=_pairs(a["pairs"], machine.line_bytes), pairs_lost=sim.pairs_lost, uop_latency=a["latency"], waits=waits,
         log=log, log_lost=int(a["log_count"].sum()) - (0 if log is None else len(log)))
+
+
+def _waits(sim: Simulation, workload: CompiledWorkload, count: np.ndarray, stop: str, start: int, end: int) -> np.ndarray:
+    """RunData.waits. Raises SimulationError if no CPU can ever go on and none has ended its program: then there is nothing to report."""
+    waits, never = find_waits(sim, workload, count, start, end)
+    ended = sim.halted - int((workload.uops["op"][workload.entry] == Op.HALT).sum())       # but for CPUs that have no program
+    if never and not ended and stop == "finished":
+        raise SimulationError(f"{workload.name}: no CPU can go on: {sentence(name_waits(workload, waits))}")
+    return waits
 
 
 def _pairs(tables: np.ndarray, line_bytes: int) -> np.ndarray:

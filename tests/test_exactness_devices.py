@@ -111,7 +111,8 @@ def random_case(seed: int, name: str) -> Case:
     device = nic(queues=queues, rx=Ring(BASE, LINE, ENTRIES, 0, 16, -1, 8, 12), tx=Ring(BASE + LINE * 3, LINE, ENTRIES, 0, -1, 16, 8, -1), flow_at=8,
                  fifo_bytes=rng.choice((200, 5000)), pause=rng.random() < 0.5, drop=rng.random() < 0.5, rx_service_ns=rng.choice((0.0, 40.0)),
                  writeback=rng.choice((1, 4)), writeback_timeout_ns=300.0, rx_moderation_ns=rng.choice((0.0, 500.0)), rx_vectors=of_queue,
-                 tx_vectors=of_queue, ack_every=rng.choice((0, 2)), ack_delay_ns=700.0, ack_bytes=64)
+                 tx_vectors=of_queue, ack_every=rng.choice((0, 2)), ack_moderation_ns=rng.choice((0.0, 900.0)),
+                 ack_delay_ns=700.0, ack_bytes=64)
     traffic = Traffic(0, rng.choice((1e6, 8e6)), rng.choice((64, 150)), 20, tuple(q % queues for q in range(5)), rng.choice(("constant", "poisson")))
     command = rng.choice((60 | END | STATUS, 60 | END, 400 | END | STATUS | SEGMENT | 100 << 32 | 40 << 48))
     memory = [(BASE + LINE * q + 16, 8, BASE + LINE * rng.randrange(lines - 2)) for q in range(queues)]

@@ -118,6 +118,20 @@ ONE_FAULT = [
     ("latency: 100 ns [a]", "latency: 2000000 ns [a]", "memory.latency: 2000000 ns is more than 1000000 ns"),
     ("channels: 2 [a]", "channels: 2 [cal]", "memory.channels: 2 has a source [cal] whose range is 50..110 cycles"),
     ("title: two", "title: ''\nx: two", "title: is empty"),
+    ("core: 2 GHz [a]", "core: 2 GHz [a]\n  lowest: 1 GHz [a]", "clocks.lowest: has no meaning without clocks.step; add step: N MHz"),
+    ("core: 2 GHz [a]", "core: 2 GHz [a]\n  step: 0.1 GHz [a]", "clocks.step: has no meaning without clocks.lowest"),
+    (
+        "core: 2 GHz [a]",
+        "core: 2 GHz [a]\n  step: 100 MHz [a]\n  lowest: 2.1 GHz [a]",
+        "clocks.lowest: 2.1 GHz is more than clocks.core, 2 GHz; core is the highest clock",
+    ),
+    ("core: 2 GHz [a]", "core: 2 GHz [a]\n  lowest: 1 GHz [a]\n  step: 0 MHz [a]", "clocks.step: must be more than 0"),
+    (
+        "core: 2 GHz [a]",
+        "core: 2 GHz [a]\n  lowest: 1 GHz [a]\n  step: 2 MHz [a]",
+        "clocks.step: 2 MHz from 1 GHz to 2 GHz are more than 256 P-states",
+    ),
+    ("core: 2 GHz [a]", "core: 2 GHz [a]\n  lowest: 1 GHz [a]\n  step: 100 MHz", "clocks.step: has no source"),
 ]
 
 

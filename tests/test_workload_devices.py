@@ -72,7 +72,7 @@ path kicked
     ipi kick, 1
 run
     traffic 1Gbit/s frame 64B flows 5 into eth0
-    acks eth1 every 2 delay 50us frame 78B
+    acks eth1 every 2 moderation 20us delay 50us frame 78B
     timer 1ms runs tick
     interrupt kick runs kicked
     output eth1
@@ -113,7 +113,7 @@ def test_nics_as_said_and_by_default() -> None:
     assert d.nics[1] == Nic(
         "eth1", 1e9, 0, 1,
         Ring(*at["rx1"], 16, 16, 8, -1, 0, 4), Ring(*at["tx1"], 16, 16, -1, 0, 8, -1),
-        30, 64 << 10, False, True, 50.0, 60.0, 1, 2000.0, 0.0, 5000.0, (6,), (7,), 2, 50_000.0, 78, True,
+        30, 64 << 10, False, True, 50.0, 60.0, 1, 2000.0, 0.0, 5000.0, (6,), (7,), 2, 50_000.0, 20_000.0, 78, True,
     )  # fmt: skip
     assert d.counters == ("dropped", "frames")
 
@@ -308,7 +308,8 @@ def test_check_and_info(tmp_path) -> None:  # type: ignore[no-untyped-def]
         ("    output eth1", "    traffic 1kpps frame 64B into eth0\n    output eth1", "56:13|60:13", "a second traffic into eth0|stands twice"),
         ("    output eth1", "    source 1kpps frame 64B", "56:13", "'traffic' beside a source"),
         ("acks eth1 every 2", "acks eth1 every 0", "57:10", "every 0; give at least 1"),
-        ("delay 50us", "delay 50", "57:29", "unexpected '50'; expected a number with its unit"),
+        ("moderation 20us delay", "moderation 5 delay", "57:34", "unexpected '5'; expected a number with its unit"),
+        ("delay 50us", "delay 50", "57:45", "unexpected '50'; expected a number with its unit"),
         ("timer 1ms", "timer 0ms", "58:20", "timer period '0ms' is not above 0"),
         ("interrupt kick runs kicked", "interrupt kick runs tock", "59:15", "unknown path 'tock'"),
         ("output eth1", "output eth1 eth4", "60:12", "unknown nic 'eth4'"),

@@ -150,7 +150,7 @@ def test_impossible_guards() -> None:
 
 
 def test_a_program_that_explodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cohsim.workload.build.MAX_UOPS", 2000)
+    monkeypatch.setattr("cohsim.workload.statements.MAX_UOPS", 2000)
     found = problems(edited("    call f(x.a)", "    unroll 100\n        unroll 100\n            load x.a"))
     assert found == ["t.trace:12:13: the program has more than 2000 micro-operations; use 'repeat' instead of 'unroll' or 'x K'"]
 

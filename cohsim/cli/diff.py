@@ -9,11 +9,10 @@ import click
 
 from cohsim.cli.main import EXIT_FAILED
 from cohsim.cli.options import STDOUT, check_output, write_json
-from cohsim.errors import InputError, Problem
+from cohsim.errors import InputError, Problem, of_all
 
 if TYPE_CHECKING:
     from cohsim.report.diff import Condition
-    from cohsim.results.result import Result
 
 
 class ConditionType(click.ParamType["Condition"]):
@@ -53,9 +52,10 @@ def diff_command(
 ) -> None:
     """Print what moved from A.h5 to B.h5, results written by cohsim run -o. Exit code 1: a --fail-if condition holds."""
     from cohsim.report.diff import compare, judge, render
+    from cohsim.results.hdf5 import read_result
 
     check_output(json_target, "--json")
-    a, b = _read(before, after)
+    a, b = of_all(read_result, (Path(before), Path(after)))
     workloads = a.text("/run/workload"), b.text("/run/workload")
     if workloads[0] != workloads[1] and not across_workloads:
         what = f"ran {workloads[1]}, {before} ran {workloads[0]}: an iteration of one is not an iteration of the other"
@@ -70,18 +70,3 @@ def diff_command(
         click.echo(f"--fail-if {verdict}", err=True)
     if any(verdict.holds for verdict in verdicts):
         ctx.exit(EXIT_FAILED)
-
-
-def _read(before: str, after: str) -> tuple[Result, Result]:
-    """Both results; the problems of both files at once."""
-    from cohsim.results.hdf5 import read_result
-
-    results, problems = [], []
-    for path in (before, after):
-        try:
-            results.append(read_result(Path(path)))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    return results[0], results[1]

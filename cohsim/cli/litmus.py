@@ -10,7 +10,7 @@ from cohsim.cli.main import EXIT_FAILED
 from cohsim.cli.options import STDOUT, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.datafiles import bundled_names, find_data
-from cohsim.errors import InputError, Problem
+from cohsim.errors import InputError, Problem, of_all
 from cohsim.litmus.parse import load_litmus
 from cohsim.litmus.run import LitmusRun, run_litmus
 from cohsim.litmus.show import as_json, as_text, document
@@ -68,16 +68,7 @@ def litmus_command(
 
 def _load(files: tuple[str, ...]) -> list[LitmusTest]:
     """The tests, with the problems of all files together."""
-    tests: list[LitmusTest] = []
-    problems: list[Problem] = []
-    for name in files or bundled_names("workloads", SUFFIX):
-        try:
-            tests.append(load_litmus(find_data("workloads", name, SUFFIX)))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    return tests
+    return of_all(lambda name: load_litmus(find_data("workloads", name, SUFFIX)), files or bundled_names("workloads", SUFFIX))
 
 
 def _pairs(tests: list[LitmusTest], machines: list[CompiledMachine]) -> list[tuple[LitmusTest, CompiledMachine]]:

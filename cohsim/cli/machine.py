@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from cohsim.cli.main import EXIT_INPUT
+from cohsim.cli.options import check_each, complain
 from cohsim.errors import InputError
 from cohsim.machine import load_machine
 from cohsim.machine.show import as_json, as_text
@@ -31,8 +33,8 @@ def show(machine: str, overrides: tuple[str, ...], json_output: bool, yaml_outpu
     try:
         spec = load_machine(machine, overrides)
     except InputError as error:
-        _print_problems(error)
-        sys.exit(2)
+        complain(error)
+        sys.exit(EXIT_INPUT)
     if json_output:
         click.echo(json.dumps(as_json(spec), indent=1))
     else:
@@ -44,19 +46,10 @@ def show(machine: str, overrides: tuple[str, ...], json_output: bool, yaml_outpu
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Check with this override. Repeatable.")
 def check(machines: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """List all problems of each FILE (or bundled name), or say ok."""
-    failed = False
-    for machine in machines:
-        try:
-            spec = load_machine(machine, overrides)
-        except InputError as error:
-            _print_problems(error)
-            failed = True
-        else:
-            click.echo(f"{machine}: ok ({spec.name}, {len(spec.values)} values, {len(spec.sources)} sources)")
-    if failed:
-        sys.exit(2)
 
 
-def _print_problems(error: InputError) -> None:
-    for problem in error.problems:
-        click.echo(str(problem), err=True)
+    def summary(machine: str) -> str:
+        spec = load_machine(machine, overrides)
+        return f"{spec.name}, {len(spec.values)} values, {len(spec.sources)} sources"
+
+    check_each(machines, summary)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cohsim.cli.main import EXIT_INPUT
+from cohsim.errors import InputError
 from cohsim.results.atomic import check_writable, whole_file
 
 _NS_PER = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -61,6 +65,25 @@ class CpuList(click.ParamType[tuple[int, ...]]):
                 self.fail(f"{value!r} is not a list of CPUs; write numbers and ranges: 0,4,8-11", param, ctx)
             cpus += range(int(match[1]), int(match[2] or match[1]) + 1)
         return tuple(cpus)
+
+
+def complain(error: InputError) -> None:
+    """Print an input's problems, one line each."""
+    for problem in error.problems:
+        click.echo(str(problem), err=True)
+
+
+def check_each(names: Iterable[str], summary: Callable[[str], str]) -> None:
+    """Print ok and the summary of each input, or its problems; exit with 2 if any has some."""
+    failed = False
+    for name in names:
+        try:
+            click.echo(f"{name}: ok ({summary(name)})")
+        except InputError as error:
+            complain(error)
+            failed = True
+    if failed:
+        sys.exit(EXIT_INPUT)
 
 
 def check_output(target: str | None, option: str) -> None:

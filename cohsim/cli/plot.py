@@ -10,6 +10,7 @@ import click
 
 from cohsim.cli.options import check_output
 from cohsim.cli.progress import progress_bar
+from cohsim.errors import of_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,18 +49,9 @@ def _draw(output: str, draw: Callable[..., Figure], *arguments: Any) -> None:
 
 def _results(paths: tuple[str, ...]) -> list[Result]:
     """All results; the problems of all files at once."""
-    from cohsim.errors import InputError
     from cohsim.results.hdf5 import read_result
 
-    results, problems = [], []
-    for path in paths:
-        try:
-            results.append(read_result(Path(path)))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    return results
+    return of_all(read_result, map(Path, paths))
 
 
 @plot_group.command("profile")

@@ -11,6 +11,7 @@ from cohsim.cli.main import EXIT_INTERRUPTED
 from cohsim.cli.options import ISA_HELP, LOCK_HELP, MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.errors import InputError, Problem, SimulationError
+from cohsim.results.provenance import GOVERNORS, PERFORMANCE
 
 
 @click.command("run")
@@ -48,6 +49,8 @@ from cohsim.errors import InputError, Problem, SimulationError
 @click.option("--measure", "measure_ns", type=Duration(), help="Simulated time that is measured, 2ms (default: the workload's).")
 @click.option("--load", type=Load(), metavar="RATE|max-no-loss",
               help="Offered load, 1.4Mpps (default: the workload's); max-no-loss: search for the highest one without loss (RFC 2544).")
+@click.option("--governor", type=click.Choice(GOVERNORS), default=PERFORMANCE, show_default=True,
+              help="Who chooses the cores' clock; ondemand: Linux's governor (up to 3.11, and from 3.17 on), tried until it settles.")
 @click.option("--no-lookahead", is_flag=True, help="Step one access at a time: slower, identical result.")
 @click.option("--check", is_flag=True, help="Assert coherence and data values after every transition: slower, identical result.")
 @click.option(
@@ -85,6 +88,7 @@ def run_command(
     warmup_ns: float | None,
     measure_ns: float | None,
     load: float | str | None,
+    governor: str,
     no_lookahead: bool,
     check: bool,
     log_lines: tuple[str, ...],
@@ -118,11 +122,15 @@ def run_command(
         "lookahead": not no_lookahead,
         "check": check,
         "load_pps": None if load == MAX_NO_LOSS else load,
+        "governor": governor,
         "log_lines": log_lines,
         "log_events": log_events,
     }
     if load == MAX_NO_LOSS and seeds is not None:
         raise InputError(Problem("--load", f"{MAX_NO_LOSS} searches with one seed", "leave --seeds out, or give the rate that was found"))
+    if load == MAX_NO_LOSS and governor != PERFORMANCE:
+        what = f"{governor} chooses the clock for one load, {MAX_NO_LOSS} tries many"
+        raise InputError(Problem("--governor", what, "leave it out, or give the rate that was found"))
     if seeds is not None:
         if output is not None:
             raise InputError(Problem("--output", "holds one run, --seeds makes several", "use cohsim sweep --seeds N -o FILE for all of them"))
@@ -133,6 +141,8 @@ def run_command(
     trials = None
     if load == MAX_NO_LOSS:
         result, trials = _search(experiment, machine, workload, seed, inputs)
+    elif governor != PERFORMANCE:
+        result = _governed(experiment)
     else:
         with progress_bar(f"{experiment.workload.name} on {experiment.machine.name}", progress) as advance:
             result = experiment.run(advance)
@@ -176,6 +186,18 @@ def _search(experiment: Any, machine: str, workload: str, seed: int, inputs: dic
 
     found = max_no_loss(run, summarize, most, told)
     return found.best, [asdict(trial) for trial in found.trials]
+
+
+def _governed(experiment: Any) -> Any:
+    """A ``--governor`` that chooses: the run at the clock that it settles on. Raises KeyboardInterrupt: a part of a trial decides nothing."""
+    from cohsim.governor import Trial, governed
+    from cohsim.report.text import megahertz
+
+    def told(trial: Trial) -> None:
+        asked = "stays" if trial.next_hz == trial.clock_hz else f"asks for {megahertz(trial.next_hz)}"
+        click.echo(f"{megahertz(trial.clock_hz)}: busiest CPU at {100 * trial.load:.1f}%, the governor {asked}", err=True)
+
+    return governed(experiment, told)[0]
 
 
 def _several(

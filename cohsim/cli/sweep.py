@@ -13,6 +13,7 @@ from cohsim.cli.main import EXIT_FAILED
 from cohsim.cli.options import MAX_NO_LOSS, STDOUT, CpuList, Duration, Load, check_output, write_json
 from cohsim.cli.progress import progress_bar
 from cohsim.errors import InputError, Problem
+from cohsim.results.provenance import GOVERNORS, PERFORMANCE
 
 if TYPE_CHECKING:
     from cohsim.sweep import Sweep
@@ -37,6 +38,8 @@ _COMMA = re.compile(r",(?![^\[{(]*[\]})])")  # outside brackets: a machine value
 @click.option("--warmup", "warmup_ns", type=Duration(), help="Simulated time before the measurement, 50us (default: the workload's).")
 @click.option("--measure", "measure_ns", type=Duration(), help="Simulated time that is measured, 2ms (default: the workload's).")
 @click.option("--load", type=Load(), metavar="RATE", help="Offered load, 1.4Mpps (default: the workload's).")
+@click.option("--governor", type=click.Choice(GOVERNORS), default=PERFORMANCE, show_default=True,
+              help="Who chooses the cores' clock at each point; ondemand: Linux's governor.")
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="SWEEP.h5", help="File of the sweep; one that exists is completed.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes on this host (default: one per core).")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler, tcp://HOST:8786.")

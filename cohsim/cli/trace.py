@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from cohsim.cli.main import EXIT_INPUT
+from cohsim.cli.options import check_each, complain
 from cohsim.datafiles import find_data
 from cohsim.errors import InputError
 from cohsim.workload.check import check_file
@@ -23,17 +25,7 @@ def trace_group() -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def check(files: tuple[str, ...]) -> None:
     """List all problems of each FILE (or bundled name), for both instruction sets and every variant, or say ok."""
-    failed = False
-    for name in files:
-        try:
-            summary = check_file(find_data("workloads", name, SUFFIX))
-        except InputError as error:
-            _print_problems(error)
-            failed = True
-        else:
-            click.echo(f"{name}: ok ({summary})")
-    if failed:
-        sys.exit(2)
+    check_each(files, lambda name: check_file(find_data("workloads", name, SUFFIX)))
 
 
 @trace_group.command("info")
@@ -53,11 +45,6 @@ def info(file: str, isa: str, cpus: int, variants: tuple[str, ...], layouts: tup
             read_text(path), str(path), isa=isa, cpus=cpus, variants=variants, layouts=layouts, kernel=kernel
         )
     except InputError as error:
-        _print_problems(error)
-        sys.exit(2)
+        complain(error)
+        sys.exit(EXIT_INPUT)
     click.echo(describe(compilation), nl=False)
-
-
-def _print_problems(error: InputError) -> None:
-    for problem in error.problems:
-        click.echo(str(problem), err=True)

@@ -32,6 +32,14 @@ cdef inline int32_t l1_index(Sim* s, Core* c, int64_t line) noexcept nogil:
     return -1
 
 
+cdef inline bint fill_under_way(Core* c, int64_t line) noexcept nogil:
+    cdef int32_t i
+    for i in range(c.n_mshr):
+        if c.mshr[i] == line:
+            return True
+    return False
+
+
 cdef inline L1Way* l1_find(Sim* s, Core* c, int64_t line) noexcept nogil:
     cdef int32_t i = l1_index(s, c, line)
     if i < 0:

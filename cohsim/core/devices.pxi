@@ -482,24 +482,25 @@ cdef void transmit(Sim* s, int32_t nic, int32_t queue, int64_t t) noexcept nogil
             return
         frames = (length - header + mss - 1) // mss
         wire = length + (frames - 1) * header
-    # The frame is read once the port's buffer has room for it; the wire then takes its own time.
-    fetched = n.wire_free - <int64_t>(n.fifo_bytes * n.fs_per_byte)
-    fetched = (fetched if fetched > t else t) + frames * n.tx_service
-    n.tx_free = fetched
+    # The port's buffer holds what has been read and is not through the wire: the last byte is read when the rest fits.
+    fetched = t + frames * n.tx_service
     begin = n.wire_free if n.wire_free > fetched else fetched
     n.wire_free = begin + on_wire(n, wire + frames * n.overhead)
+    if fetched < n.wire_free - on_wire(n, n.fifo_bytes):
+        fetched = n.wire_free - on_wire(n, n.fifo_bytes)
+    n.tx_free = fetched
     nic_count(s, nic, NC_DMA_READS, (length + s.line_bytes - 1) >> s.line_shift, t)
     nic_count(s, nic, NC_TX_FRAMES, frames, n.wire_free)
     nic_count(s, nic, NC_TX_BYTES, wire, n.wire_free)
     if n.ack_every:
-        for k in range(n.sent // n.ack_every + 1, (n.sent + frames) // n.ack_every + 1):
-            end = k * n.ack_every - n.sent     # the frame that it answers, of these
-            end = n.wire_free if end == frames else begin + on_wire(n, end * (header + mss + n.overhead))
-            device_event(s, nic, end + n.ack_delay, D_ACK, 0, 0)
+        for k in range(1, frames + 1):
+            end = n.wire_free if k == frames else begin + on_wire(n, k * (header + mss + n.overhead))
+            if end > n.peer_irq:               # otherwise the interrupt that is due then finds it, too
+                n.peer_irq = end if end > n.peer_irq + n.peer_moderation else n.peer_irq + n.peer_moderation
+            if (n.sent + k) % n.ack_every == 0:
+                device_event(s, nic, n.peer_irq + n.ack_delay, D_ACK, 0, 0)
     n.sent += frames
-    # Of a frame that the port's buffer does not hold, the last byte is read when the wire has taken what is too much.
-    k = wire + frames * n.overhead - n.fifo_bytes
-    device_event(s, nic, fetched + on_wire(n, k) if k > 0 else fetched, D_FETCHED, queue, i - h.head)
+    device_event(s, nic, fetched, D_FETCHED, queue, i - h.head)
     h.head = i
 
 

@@ -48,14 +48,6 @@ cdef inline void enter_lane(Sim* s, Core* c, Thread* th, Lane* lane) noexcept no
                     lane.lines |= o.sb_lines
 
 
-cdef inline bint fill_under_way(Core* c, int64_t line) noexcept nogil:
-    cdef int32_t i
-    for i in range(c.n_mshr):
-        if c.mshr[i] == line:
-            return True
-    return False
-
-
 cdef Thread* short_way(Sim* s, Core* c, Thread* th, int64_t horizon) noexcept nogil:
     # Act for `th`, whose turn it is, and for a running sibling in the order of time, as core_run would through core_next and step. Nothing done
     # here moves the horizon, a store buffer or a thread's state. Returns the thread whose turn it is and that step() must serve,

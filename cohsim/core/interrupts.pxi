@@ -61,6 +61,7 @@ cdef void take_interrupt(Sim* s, Core* c, Thread* th) noexcept nogil:
     f.pc = th.pc
     f.work_left = th.work_left
     f.retrying = th.retrying
+    f.spin_edge = th.spin_edge
     th.work_left = 0
     th.retrying = 0
     reservation(s, th)[0] = -1
@@ -91,6 +92,7 @@ cdef int32_t do_iret(Sim* s, Thread* th, int32_t uop) noexcept nogil:
         th.ctx[i] = f.ctx[i]
     th.work_left = f.work_left
     th.retrying = f.retrying
+    th.spin_edge = f.spin_edge
     th.irq_on = 1
     irq_check(th)
     count_execution(s, th, uop)
@@ -147,7 +149,6 @@ cdef int32_t do_ipi(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcept n
 cdef int32_t do_prefetch(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexcept nogil:
     # A fill without anybody to wait for it; dropped where no line fill buffer is free or a store to the line is under way.
     cdef int64_t addr, line
-    cdef Node* n = &s.nodes_[th.node]
     cdef int32_t i, r
     if need(th, u.areg):
         return 0
@@ -161,11 +162,8 @@ cdef int32_t do_prefetch(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexc
     line = addr >> s.line_shift
     c.port_free = th.t + s.port
     spend(s, th, uop, C_ISSUE, th.t + issue_cost(s, th))
-    if l1_index(s, c, line) >= 0 or c.n_mshr >= s.mshrs:
+    if l1_index(s, c, line) >= 0 or c.n_mshr >= s.mshrs or fill_under_way(c, line):
         return 1
-    for i in range(c.n_mshr):
-        if c.mshr[i] == line:
-            return 1
     for i in range(c.n_threads):
         if store_in_flight(s, &s.threads[c.threads[i]], line):
             return 1
@@ -175,10 +173,7 @@ cdef int32_t do_prefetch(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop) noexc
     if s.fault:
         return 0
     fill_request(s, th, r, OP_LOAD, line, addr, u.size, uop, th.t)
-    if s.l2_private:
-        node_request(s, n, r, th.t)
-    else:
-        send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
+    to_node(s, c, th, r)
     return 1
 
 

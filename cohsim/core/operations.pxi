@@ -16,6 +16,14 @@ cdef inline void new_out(Thread* th, Uop* u, int32_t uop, int64_t line, int64_t 
         th.regwait[u.dst] = 1
 
 
+cdef inline void to_node(Sim* s, Core* c, Thread* th, int32_t r) noexcept nogil:
+    # The operation leaves the core: into its private L2, or on its way to the cluster's.
+    if s.l2_private:
+        node_request(s, &s.nodes_[th.node], r, th.t)
+    else:
+        send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
+
+
 cdef inline bint wait_outs(Thread* th) noexcept nogil:
     if th.n_out > 0:
         block_on(th, 0)
@@ -34,98 +42,111 @@ cdef inline void load_hit(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t addr,
     count_served(s, th, uop, level, th.t, latency)
 
 
+cdef inline int32_t load_stored(Sim* s, Thread* th, Uop* u, int32_t uop, int64_t addr, Store* e) noexcept nogil:
+    # The latest store it overlaps is still in the buffer. 1: forwarded; 0: blocked.
+    cdef int64_t ready = e.ready if e.ready > th.t else th.t
+    if e.addr > addr or addr + u.size > e.addr + e.size:
+        block(th, BK_DRAIN, uop, C_SB)          # partly covered: wait for the buffer, as hardware does
+        return 0
+    if s.in_order and u.dst >= 0 and older_valued(th, th.n_out):
+        load_early(th, u, uop, addr >> s.line_shift, addr, L_FORWARD)
+        return 1
+    write_reg(th, u.dst, <int64_t>((<uint64_t>e.value >> (8 * (addr - e.addr))) & size_mask(u.size)), ready + s.forward)
+    th.load_pending = 0
+    th.load_seq = th.icount
+    th.load_done = ready + s.forward
+    count_served(s, th, uop, L_FORWARD, th.t, s.forward)
+    return 1
+
+
+cdef inline bint waits_for_sc(Thread* th, int64_t line) noexcept nogil:
+    # Its own store-conditional of the line comes first; an older fill of a sibling would miss it.
+    cdef int32_t i
+    if th.sc_line == line:
+        for i in range(th.n_out):
+            if th.out[i].op == OP_SC:
+                block_on(th, i)
+                return True
+    return False
+
+
+cdef inline bint bypasses_l1(Sim* s, Core* c, Thread* th, int64_t line) noexcept nogil:
+    # In a cluster: does only the L2 know the order?
+    cdef int32_t k
+    for k in range(c.n_threads):
+        if c.threads[k] != th.id and store_in_flight(s, &s.threads[c.threads[k]], line):
+            return True                          # a sibling's store to the line is on its way
+    return fill_under_way(c, line)               # an older load of the line: reads of one word stay in order
+
+
+cdef inline bint load_l2(Sim* s, Core* c, Node* n, Thread* th, Uop* u, int32_t uop, int64_t addr) noexcept nogil:
+    # A hit in the private L2 that nothing holds back.
+    cdef int64_t line = addr >> s.line_shift
+    cdef int32_t wi = l2_find(s, n, line), idx
+    cdef Way* w
+    if wi < 0:
+        return False
+    w = &n.ways[wi]
+    idx = w.state * N_EVENTS + N_LOAD
+    if s.node_next[idx] == 255 or not s.node_ops[idx] & A_LOAD or w.busy_until > th.t:
+        return False
+    s.node_fired[idx] += 1
+    n.lru += 1
+    w.lru = n.lru
+    l1_fill(s, c, line, s.perm[w.state], wi)
+    used_by(w, False, th.id, access_code(s, uop, addr, u.size))
+    c.port_free = th.t + s.port
+    if u.dst >= 0 and older_valued(th, th.n_out):
+        load_early(th, u, uop, line, addr, L_L2)
+    else:
+        load_hit(s, th, u, uop, addr, L_L2, s.l2_hit)
+    return True
+
+
 cdef int32_t do_load(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t addr) noexcept nogil:
     # 1: dispatched; 0: blocked.
     cdef int64_t line = addr >> s.line_shift
     cdef Node* n = &s.nodes_[th.node]
     cdef L1Way* l1
-    cdef Way* w
-    cdef Store* e
-    cdef int32_t i, k, r, wi, idx, bypass = 0
+    cdef int32_t i, r
     if th.n_out == MAXOUT:
         block_on(th, 0)
         return 0
     i = sb_overlap(s, th, addr, u.size)
     if i >= 0:
-        e = &th.sb[i & s.sb_mask]
-        if e.addr <= addr and addr + u.size <= e.addr + e.size:
-            if s.in_order and u.dst >= 0 and older_valued(th, th.n_out):
-                load_early(th, u, uop, line, addr, L_FORWARD)
-                return 1
-            write_reg(th, u.dst, <int64_t>((<uint64_t>e.value >> (8 * (addr - e.addr))) & size_mask(u.size)),
-                      (e.ready if e.ready > th.t else th.t) + s.forward)
-            th.load_pending = 0
-            th.load_seq = th.icount
-            th.load_done = (e.ready if e.ready > th.t else th.t) + s.forward
-            count_served(s, th, uop, L_FORWARD, th.t, s.forward)
-            return 1
-        block(th, BK_DRAIN, uop, C_SB)          # partly covered: wait for the buffer, as hardware does
-        return 0
+        return load_stored(s, th, u, uop, addr, &th.sb[i & s.sb_mask])
     if hold_until(s, th, uop, C_ISSUE, c.port_free):
         return 0
-    if s.write_through:
-        for k in range(c.n_threads):
-            if c.threads[k] != th.id and store_in_flight(s, &s.threads[c.threads[k]], line):
-                bypass = 1                       # a sibling's store to the line is on its way: only the L2 knows the order
-        if th.sc_line == line:                   # its own store-conditional comes first; an older fill of a sibling would miss it
-            for i in range(th.n_out):
-                if th.out[i].op == OP_SC:
-                    block_on(th, i)
-                    return 0
-        for i in range(c.n_mshr):
-            if c.mshr[i] == line:
-                bypass = 1                       # an older load of the line is on its way: reads of one word stay in order
-    l1 = NULL if bypass else l1_find(s, c, line)
+    if s.write_through and waits_for_sc(th, line):
+        return 0
+    l1 = NULL if s.write_through and bypasses_l1(s, c, th, line) else l1_find(s, c, line)
     if l1 != NULL:
-        if s.l2_private:
-            w = &n.ways[l1.l2]
-            if hold_until(s, th, uop, C_ATOMIC, w.busy_until):
-                return 0
+        if s.l2_private and hold_until(s, th, uop, C_ATOMIC, n.ways[l1.l2].busy_until):
+            return 0
         c.port_free = th.t + s.port
         if s.in_order and u.dst >= 0 and older_valued(th, th.n_out):
             load_early(th, u, uop, line, addr, L_L1)
         else:
             load_hit(s, th, u, uop, addr, L_L1, s.l1_hit)
         return 1
-    if s.l2_private:
-        wi = l2_find(s, n, line)
-        if wi >= 0:
-            w = &n.ways[wi]
-            idx = w.state * N_EVENTS + N_LOAD
-            if s.node_next[idx] != 255 and s.node_ops[idx] & A_LOAD and w.busy_until <= th.t:
-                s.node_fired[idx] += 1
-                n.lru += 1
-                w.lru = n.lru
-                l1_fill(s, c, line, s.perm[w.state], wi)
-                used_by(w, False, th.id, access_code(s, uop, addr, u.size))
-                c.port_free = th.t + s.port
-                if u.dst >= 0 and older_valued(th, th.n_out):
-                    load_early(th, u, uop, line, addr, L_L2)
-                else:
-                    load_hit(s, th, u, uop, addr, L_L2, s.l2_hit)
-                return 1
-    for i in range(c.n_mshr):
-        if c.mshr[i] == line:
-            break
-    else:
-        if c.n_mshr >= s.mshrs:
-            block(th, BK_MSHR, uop, C_HOME)
-            return 0
-        c.mshr[c.n_mshr] = line
-        c.n_mshr += 1
-        r = req_new(s)
-        if s.fault:
-            return 0
-        fill_request(s, th, r, OP_LOAD, line, addr, u.size, uop, th.t)
+    if s.l2_private and load_l2(s, c, n, th, u, uop, addr):
+        return 1
+    if fill_under_way(c, line):
         c.port_free = th.t + s.port
         load_miss(th, u, uop, line, addr)
-        if s.l2_private:
-            node_request(s, n, r, th.t)
-        else:
-            send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
         return 1
+    if c.n_mshr >= s.mshrs:
+        block(th, BK_MSHR, uop, C_HOME)
+        return 0
+    c.mshr[c.n_mshr] = line
+    c.n_mshr += 1
+    r = req_new(s)
+    if s.fault:
+        return 0
+    fill_request(s, th, r, OP_LOAD, line, addr, u.size, uop, th.t)
     c.port_free = th.t + s.port
     load_miss(th, u, uop, line, addr)
+    to_node(s, c, th, r)
     return 1
 
 
@@ -221,10 +242,7 @@ cdef int32_t do_rmw(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t ad
                 return 1
     th.op_pending = 1
     block(th, BK_OP, uop, C_ATOMIC)
-    if s.l2_private:
-        node_request(s, n, r, th.t)
-    else:
-        send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
+    to_node(s, c, th, r)
     return 0
 
 
@@ -258,10 +276,7 @@ cdef int32_t do_llsc(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t a
     if u.op == OP_LL:
         th.load_pending = 1
         th.load_seq = th.icount
-    if s.l2_private:
-        node_request(s, &s.nodes_[th.node], r, th.t)
-    else:
-        send(s, th.t + s.l2_hop, src_core(s, c.id), EV_NODE_REQ, th.node, r, 0, 0)
+    to_node(s, c, th, r)
     return 1
 
 

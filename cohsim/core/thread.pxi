@@ -146,6 +146,8 @@ cdef int32_t do_branch(Sim* s, Thread* th, Uop* u, int32_t uop) noexcept nogil:
         spend(s, th, uop, C_ISSUE, th.t + refetch(s, th))
     th.icount += 1
     th.pc = u.target if taken else th.pc + 1
+    if (u.flags ^ s.uops[th.pc].flags) & F_SPIN:      # a wait loop is entered and left by branches only
+        th.spin_edge = th.t
     return 1
 
 

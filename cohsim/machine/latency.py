@@ -5,7 +5,8 @@ The one place that knows how stages add up. Everything is in femtoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ def load_to_use_fs(stages: Stages, path: str) -> int:
         if stages.home_broadcast:
             at_home = max(at_home, snooped)
     return stages.l2_hit_fs + 2 * stages.hop_fs + at_home + stages.line_transfer_fs
+
+
+def at_core_clock(stages: Stages, slower: Fraction, *, l2_hit_fs: int) -> Stages:
+    """The stages when a cycle of the cores takes ``slower`` times as long, with their L2 hit then (a file may state it in ns).
+
+    A snoop is answered by the L1 and L2 of a node, which run at the clock of its cores; network, home and memory have clocks of their own.
+    """
+    return replace(stages, l2_hit_fs=l2_hit_fs, snoop_fs=round(stages.snoop_fs * slower), snoop_dirty_fs=round(stages.snoop_dirty_fs * slower))
 
 
 class NegativeStage(ValueError):

@@ -204,7 +204,7 @@ class _Validator:
         if isinstance(key, Section):
             if not key.optional:
                 self._say(where, f"{path}: missing section", f"its keys are {', '.join(key.keys)}")
-        elif not (isinstance(key, Text) and not key.required) and getattr(key, "only", None) is None:
+        elif getattr(key, "required", True) and getattr(key, "only", None) is None:
             self._say(where, f"{path}: missing", f"add {path.rpartition('.')[2]}: {_example(key)}")
 
     def _unknown(self, where: str, path: str, name: str, allowed: Sequence[str]) -> None:

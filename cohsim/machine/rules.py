@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from cohsim.errors import Problem
-from cohsim.machine.latency import NegativeStage, Stages, derive_stages
+from cohsim.machine.latency import NegativeStage, Stages, at_core_clock, derive_stages
 from cohsim.machine.schema import LAST_LEVEL, LEAVES, Number
 from cohsim.machine.spec import MachineSpec
 from cohsim.machine.units import Dimension, time_fs
 
 MAX_NODES = 64  # the core keeps the nodes that may hold a line in one 64-bit word
+MAX_P_STATES = 256  # of a clock multiplier of eight bits
 
 
 def check_rules(spec: MachineSpec, *, complete: bool = True) -> list[Problem]:
     """All problems between values. ``complete=False``: other problems are known, a rule whose values are missing is skipped."""
     problems: list[Problem] = []
-    for rule in (_ranges, _geometry_l1, _geometry_l2, _geometry_last_level, _inclusion, _cores, _roles, _hits, _latencies):
+    for rule in (_ranges, _p_states, _geometry_l1, _geometry_l2, _geometry_last_level, _inclusion, _cores, _roles, _hits, _latencies):
         try:
             problems.extend(rule(spec))
         except KeyError:
@@ -34,15 +36,23 @@ def total_paths(spec: MachineSpec) -> dict[str, str]:
 
 
 def stages_of(spec: MachineSpec) -> tuple[Stages, list[NegativeStage]]:
-    """The stages of the machine's misses, and the totals that cannot be met."""
-    return derive_stages(
-        {name: spec.time_fs(path) for name, path in total_paths(spec).items()},
-        l2_hit_fs=spec.time_fs("caches.l2.hit"),
-        hop_fs=spec.time_fs("network.hop"),
-        home_lookup_fs=spec.time_fs("home.lookup"),
-        line_transfer_fs=spec.time_fs("network.line_transfer"),
+    """The stages of the machine's misses, and the totals that cannot be met.
+
+    The totals hold at the clock that the file states, so they are taken apart there; at a lower P-state the parts are put together again.
+    """
+    nominal = spec.at_clock(None)
+    stages, faults = derive_stages(
+        {name: nominal.time_fs(path) for name, path in total_paths(spec).items()},
+        l2_hit_fs=nominal.time_fs("caches.l2.hit"),
+        hop_fs=nominal.time_fs("network.hop"),
+        home_lookup_fs=nominal.time_fs("home.lookup"),
+        line_transfer_fs=nominal.time_fs("network.line_transfer"),
         home_broadcast=spec.word("home.snoops") == "broadcast",
     )
+    if spec.clock is not None:
+        slower = Fraction(spec.core_period_fs, nominal.core_period_fs)
+        stages = at_core_clock(stages, slower, l2_hit_fs=spec.time_fs("caches.l2.hit"))
+    return stages, faults
 
 
 def _problem(spec: MachineSpec, path: str, what: str, remedy: str) -> Problem:
@@ -65,7 +75,7 @@ def _ranges(spec: MachineSpec) -> Iterator[Problem]:
             )
             continue
         if key.dimension is Dimension.TIME:
-            clocks = spec.core_period_fs, spec.fabric_period_fs
+            clocks = spec.nominal_core_period_fs, spec.fabric_period_fs
             inside = time_fs(low, *clocks) <= time_fs(value.quantity, *clocks) <= time_fs(high, *clocks)
         else:
             inside = low.base <= value.quantity.base <= high.base
@@ -76,6 +86,21 @@ def _ranges(spec: MachineSpec) -> Iterator[Problem]:
                 f"{value.text} is outside the range {source.range} of its source [{source.key}]",
                 "correct the value, or the range and say why",
             )
+
+
+def _p_states(spec: MachineSpec) -> Iterator[Problem]:
+    given = [path for path in ("clocks.lowest", "clocks.step") if path in spec.values]
+    if len(given) == 1:
+        other = "step" if given[0] == "clocks.lowest" else "lowest"
+        yield _problem(spec, given[0], f"has no meaning without clocks.{other}", f"add {other}: N MHz [source], or remove it")
+    if len(given) < 2:
+        return
+    lowest, step, core = (spec.quantity(f"clocks.{name}") for name in ("lowest", "step", "core"))
+    if lowest.base > core.base:
+        yield _problem(spec, "clocks.lowest", f"{lowest} is more than clocks.core, {core}", "core is the highest clock: correct one of them")
+    elif (core.base - lowest.base) / step.base >= MAX_P_STATES:
+        what = f"{step} from {lowest} to {core} are more than {MAX_P_STATES} P-states"
+        yield _problem(spec, "clocks.step", what, "it is the distance of two P-states")
 
 
 def _sets(spec: MachineSpec, cache: str, parts: int, parts_name: str) -> Iterator[Problem]:
@@ -196,7 +221,7 @@ def _hits(spec: MachineSpec) -> Iterator[Problem]:
 
 
 def _latencies(spec: MachineSpec) -> Iterator[Problem]:
-    paths, period = total_paths(spec), spec.core_period_fs
+    paths, period = total_paths(spec), spec.nominal_core_period_fs
     for fault in stages_of(spec)[1]:
         path = paths[fault.path]
         parts = " + ".join(f"{name} {fs / period:.1f}" for name, fs in fault.parts_fs.items())

@@ -36,6 +36,7 @@ class Number:
     most: int
     positive: bool = True  # zero has a message of its own
     only: Only | None = None
+    required: bool = True  # False: may be left out; the rules say with what
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,9 @@ ROOT = Section(
         "protocol": Word(("msi", "mesi", "mesif", "moesi"), "coherence protocol between nodes"),
         "clocks": Section(
             {
-                "core": Number(Dimension.FREQUENCY, "clock of cores, L1, L2; unit `cycles`", 10**6, 10**11),
+                "core": Number(Dimension.FREQUENCY, "clock of cores, L1, L2: the highest P-state; unit `cycles`", 10**6, 10**11),
+                "lowest": Number(Dimension.FREQUENCY, "that clock in the lowest P-state", 10**6, 10**11, required=False),
+                "step": Number(Dimension.FREQUENCY, "from one P-state to the next", 10**6, 10**11, required=False),
                 "fabric": Number(Dimension.FREQUENCY, "clock of network and home; unit `fabric cycles`", 10**6, 10**11),
             }
         ),

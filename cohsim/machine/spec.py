@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cohsim.machine.schema import LAST_LEVEL, LEAVES, SCHEMA_VERSION
-from cohsim.machine.units import Quantity, Range, period_fs, time_fs
+from cohsim.machine.units import FS_PER_S, Quantity, Range, period_fs, time_fs
+
+OWN_CLOCK = ("network.", "home.", "memory.", "snoop.remote_", *(f"{cache}.hit" for cache in LAST_LEVEL))
+"""Beginnings of the paths of times that a P-state of the cores leaves as they are, in whatever unit the file states them: those of the
+network, the home and memory, and the totals, of which only the parts in the cores change (:func:`cohsim.machine.rules.stages_of`)."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,15 @@ class MachineSpec:
     sources: Mapping[str, Source]
     files: tuple[Path, ...]
     overrides: tuple[str, ...] = ()
+    clock: Fraction | None = None  # Hz, where the cores run in a P-state below clocks.core
+
+    def at_clock(self, clock: Fraction | None) -> MachineSpec:
+        """The same machine with its cores at ``clock`` Hz; None: at ``clocks.core``, for which the file's values are stated.
+
+        What is stated in ``cycles`` follows the clock, but for OWN_CLOCK. It is not what ``--set clocks.core=...`` gives: that is another
+        machine, whose totals in cycles are met at its own clock.
+        """
+        return replace(self, clock=clock)
 
     @property
     def name(self) -> str:
@@ -72,6 +86,12 @@ class MachineSpec:
 
     @property
     def core_period_fs(self) -> int:
+        """Of the clock that the cores run at."""
+        return self.nominal_core_period_fs if self.clock is None else round(FS_PER_S / self.clock)
+
+    @property
+    def nominal_core_period_fs(self) -> int:
+        """Of ``clocks.core``."""
         return period_fs(self.quantity("clocks.core"))
 
     @property
@@ -103,8 +123,9 @@ class MachineSpec:
         return self.quantity(path).count
 
     def time_fs(self, path: str) -> int:
-        """A time in femtoseconds."""
-        return time_fs(self.quantity(path), self.core_period_fs, self.fabric_period_fs)
+        """A time in femtoseconds, with the cores at their present clock."""
+        core = self.nominal_core_period_fs if path.startswith(OWN_CLOCK) else self.core_period_fs
+        return time_fs(self.quantity(path), core, self.fabric_period_fs)
 
     def dump(self) -> str:
         """The effective machine as one self-contained machine file; loading it gives the same machine."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from cohsim.report.table import count
 from cohsim.report.text import CATEGORY_MEANING, line_name, nanoseconds
+from cohsim.results.provenance import PERFORMANCE
 from cohsim.results.result import Result
 
 LIMITS = 0.10
@@ -271,6 +272,8 @@ def command_of(result: Result, more: Sequence[str] = ()) -> str:
     for option, key, unit in single:
         if s.get(key) is not None:
             words += [option, s[key] if unit is None else f"{s[key]:.10g}{unit}"]
+    if s.get("governor", PERFORMANCE) != PERFORMANCE:
+        words += ["--governor", s["governor"]]
     if s["seed"] != 1:
         words += ["--seed", str(s["seed"])]
     return shlex.join([*words, *more])

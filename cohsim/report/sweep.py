@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cohsim.report.table import count, shorten, table
+from cohsim.report.text import megahertz
+from cohsim.results.provenance import PERFORMANCE
 from cohsim.sweep.point import DONE, FAILED, MISSING
 from cohsim.sweep.statistics import CONFIDENCE, HEADLINES, combine
 from cohsim.sweep.store import SweepResult
@@ -50,7 +52,7 @@ def seeds_document(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         "seeds": [s["seed"] for s in summaries],
         "confidence": CONFIDENCE,
         **combine(summaries),
-        "runs": [{"seed": s["seed"], **{name: s[name] for name in HEADLINES}} for s in summaries],
+        "runs": [{"seed": s["seed"], **{name: s[name] for name in HEADLINES}, "clock": s["clock"]} for s in summaries],
     }
 
 
@@ -65,7 +67,8 @@ def render_seeds(document: dict[str, Any], top: int) -> str:
         for name, (label, factor, unit) in LABELS.items()
         if name in document["headlines"] and not (name == "iterations_per_second" and "packet_rate_pps" in document["headlines"])
     ]
-    blocks = [[head, "mean and 95 % confidence interval (Student t)"], table(["", "mean", ""], rows=rates, right="<><")]
+    heads = [head, *_clocks([run["clock"] for run in document["runs"]], "seed"), "mean and 95 % confidence interval (Student t)"]
+    blocks = [heads, table(["", "mean", ""], rows=rates, right="<><")]
     for group, title in (("functions", "atomics inlined"), ("primitives", "atomics on their own")):
         rows = [[*plus_minus(row["share"], 100, "%"), shorten(row["name"], NAME_WIDTH)] for row in document[group][:top]]
         blocks.append(table(["share", "", title], rows, "><<"))
@@ -84,8 +87,21 @@ def render_seeds(document: dict[str, Any], top: int) -> str:
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
+def _clocks(clocks: list[dict[str, Any]], what: str) -> list[str]:
+    """A line that says which clocks the governor chose, and at how many runs each; none where there was no choice."""
+    chosen = [megahertz(clock["core_hz"]) for clock in clocks if clock["trials"]]
+    if not chosen:
+        return []
+    shares = ", ".join(f"{hz} ({chosen.count(hz)} {what}{'s' if chosen.count(hz) > 1 else ''})" for hz in dict.fromkeys(chosen))
+    return [f"core clock, governor {clocks[0]['governor']}: {shares}"]
+
+
 def sweep_document(result: SweepResult) -> dict[str, Any]:
-    """What ``cohsim sweep --json`` writes: a row per combination of axis values with the seeds combined, and the fits."""
+    """What ``cohsim sweep --json`` writes: a row per combination of axis values with the seeds combined, and the fits.
+
+    ``clocks``: what the governor did at each seed of the row; only with a governor that chooses.
+    """
+    chooses = result.definition["fixed"].get("governor", PERFORMANCE) != PERFORMANCE  # files of earlier versions do not say
     axes = [name for name in result.axes if name != "seed"]
     groups: dict[tuple, list[dict[str, Any]]] = {}
     for point in result.points:
@@ -99,6 +115,7 @@ def sweep_document(result: SweepResult) -> dict[str, Any]:
                 "done": len(done),
                 "failed": [{"seed": p["inputs"]["seed"], "message": p["message"]} for p in points if p["status"] == FAILED],
                 "missing": sum(point["status"] == MISSING for point in points),
+                **({"clocks": [summary["clock"] for summary in done]} if chooses else {}),
                 **(combine(done) if done else {"headlines": None, "time_shares": None, "functions": [], "primitives": [], "lines": []}),
             }
         )
@@ -137,6 +154,8 @@ def render_sweep(result: SweepResult) -> str:
             cells += plus_minus(row["headlines"][name], factor, unit) if known else ["-", ""]
         rows.append([*cells, *_hottest(row)])
     blocks = [head, table(header, rows, ">" * len(axes) + "><" * len(shown) + "<<")]
+    clocks = [f"{_where(row['at'])}: {line}" for row in document["rows"] for line in _clocks(row.get("clocks", []), "run")]
+    blocks += [clocks] if clocks else []
     for row in document["rows"]:
         blocks += [[f"failed: {_where(row['at'])}, seed {f['seed']}: {f['message'].splitlines()[0]}"] for f in row["failed"]]
     blocks += [_usl(at, fit) for at, fit in fits(result)]

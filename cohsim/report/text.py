@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cohsim.report.table import count, percent, plain, shorten, side_by_side, table
+from cohsim.results.waits import LIVELY, sentence
 
 WIDTH = 100
 NAME_WIDTH = 30
@@ -63,7 +64,19 @@ def _headline(summary: dict[str, Any]) -> list[str]:
     window = f"measured {count(summary['measured_ns'] / 1e3)} us after {count(summary['warmup_ns'] / 1e3)} us of warm-up"
     host = summary["memory_operations_per_host_second"]
     speed = f"{count(summary['memory_operations'])} memory operations in {summary['host_seconds']:.2f} s of host time"
-    return [head, "  " + ", ".join(work), f"  {window}; {speed}" + (f", {count(host)}/s" if host else "")]
+    chosen = [f"  {clock_choice(summary['clock'])}"] if summary["clock"]["trials"] else []
+    return [head, "  " + ", ".join(work), f"  {window}; {speed}" + (f", {count(host)}/s" if host else ""), *chosen]
+
+
+def megahertz(hz: float) -> str:
+    """A clock: 1733 MHz."""
+    return f"{hz / 1e6:.0f} MHz"
+
+
+def clock_choice(clock: dict[str, Any]) -> str:
+    """One sentence: the clock that the governor chose, and the trials. Of a summary's ``clock`` that has trials."""
+    trials = ", ".join(f"{megahertz(trial['core_hz'])} {percent(trial['load'])}" for trial in clock["trials"])
+    return f"core clock {megahertz(clock['core_hz'])}, governor {clock['governor']}; busiest CPU's load at {trials}"
 
 
 def _nics(summary: dict[str, Any]) -> list[str]:
@@ -123,6 +136,10 @@ def notices(summary: dict[str, Any]) -> list[str]:
     found = []
     if summary["stop"] != "finished":
         found.append(f"the run ended early ({summary['stop']}): the figures cover what ran until then")
+    if summary["clock"]["alternates"]:
+        between = " and ".join(map(megahertz, summary["clock"]["alternates"]))
+        found.append(f"the {summary['clock']['governor']} governor does not settle, it alternates between {between}: "
+                     f"the figures are those of {megahertz(summary['clock']['core_hz'])}")
     if summary["dropped"] and summary["nics"]:
         found.append(f"{plain(summary['dropped'])} packets were dropped: {plain(sum(nic['missed'] for nic in summary['nics']))} by a NIC, "
                      f"{plain(summary['counters'].get('dropped', 0))} by the workload's queues")
@@ -137,8 +154,13 @@ def notices(summary: dict[str, Any]) -> list[str]:
         found.append(
             f"the line table was full: {plain(summary['line_overflow'])} line events are missing in the table of lines"
         )
+    stuck = summary.get("stuck", [])      # absent from summaries that an earlier version wrote
     if not summary["iterations"] and not summary["recorded"]:
-        found.append("no iteration was completed in the measured window: measure longer (--measure)")
+        waits = f"; it may take for ever: {sentence(stuck)}" if stuck else ""
+        found.append(f"no iteration was completed in the measured window: measure longer (--measure){waits}")
+    elif passed := [row for row in stuck if row["others"] >= LIVELY]:
+        most = plain(max(row["others"] for row in passed))
+        found.append(f"no progress, while another CPU completed {most} iterations: {sentence(passed)}")
     return [f"note: {notice}" for notice in found]
 
 

@@ -13,9 +13,10 @@ from cohsim.results.lines import busiest, field_table, object_map
 from cohsim.results.provenance import Provenance
 from cohsim.results.registry import COUNTERS
 from cohsim.results.result import Result, Value
-from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS, SERVED, RunData
+from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS, SERVED, WAIT_COLUMNS, RunData
 from cohsim.results.sharing import sharing
 from cohsim.results.sums import ATOMICS, LOADS, STORES, field_uses, sum_by
+from cohsim.results.waits import name_waits
 from cohsim.uops import Op
 from cohsim.workload.compiled import CompiledWorkload
 
@@ -41,6 +42,7 @@ def build_result(
     data |= _hardware(run)
     data |= _programs(workload, run)
     data |= _devices(workload, run)
+    data |= _waits(workload, run)
     data |= {
         "/provenance/machine_text": provenance.machine_text,
         "/provenance/machine_effective": machine_spec.dump(),
@@ -267,6 +269,26 @@ def _devices(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
         "/interrupts/name": [vector.name for vector in vectors],
         "/interrupts/cpu": np.array([vector.cpu for vector in vectors], np.int64),
         "/interrupts/raised": _int(run.interrupts),
+    }
+
+
+def _waits(workload: CompiledWorkload, run: RunData) -> dict[str, Value]:
+    """Only where there are any: the results of sound runs stay as they are."""
+    rows = name_waits(workload, run.waits)
+    if not rows:
+        return {}
+    column = dict(zip(WAIT_COLUMNS, run.waits.T, strict=True))
+    return {
+        "/waits/cpu": _int(column["cpu"]),
+        "/waits/function": [row["function"] for row in rows],
+        "/waits/line": np.array([row["line"] for row in rows], np.int64),
+        "/waits/object": [row["object"] for row in rows],
+        "/waits/offset_bytes": np.array([row["offset"] for row in rows], np.int64),
+        "/waits/field": [row["field"] for row in rows],
+        "/waits/lock": [row["lock"] for row in rows],
+        "/waits/address": _int(column["address"]),
+        "/waits/value": _int(column["value"]),
+        "/waits/waited_fs": _int(column["waited_fs"]),
     }
 
 

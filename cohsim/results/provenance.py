@@ -15,6 +15,10 @@ from pathlib import Path
 
 import cohsim
 
+PERFORMANCE, ONDEMAND, ONDEMAND_LINEAR = "performance", "ondemand", "ondemand-3.17"
+GOVERNORS = (PERFORMANCE, ONDEMAND, ONDEMAND_LINEAR)
+"""Who chooses the clock of the cores: performance keeps the highest, the one the machine file states (:mod:`cohsim.governor`)."""
+
 LIBRARIES = ("numpy", "h5py", "PyYAML", "lark", "click", "rich", "msgspec", "matplotlib")
 
 
@@ -41,6 +45,7 @@ class Settings:
     load_pps: float | None = None  # offered load, packets per second
     log_lines: tuple[str, ...] = ()  # --log-line
     log_events: int = 0
+    governor: str = PERFORMANCE  # --governor, one of GOVERNORS
 
 
 @dataclass(frozen=True)

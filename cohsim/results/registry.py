@@ -59,12 +59,14 @@ AXES: dict[str, Axis] = {
     "lock_use": Axis("a lock word, by what the library's lock functions do to it", "/locks/kind"),
     "log_event": Axis("one event of a logged line, by time", "/log/time_fs"),
     "log_kind": Axis("kind of such an event: " + ", ".join(LOG_KINDS), "/axes/log_kind"),
+    "trial": Axis("run at one clock, in the order in which the governor asked for it", "/clock/trial_hz"),
     "state": Axis("state of the controller", None),
     "event": Axis("event of the controller", None),
     "nic": Axis("network device of the workload", "/nics/name"),
     "nic_stat": Axis("statistic of a network device: " + ", ".join(NIC_STATS), "/axes/nic_stat"),
     "counter": Axis("event that the workload counts itself", "/counters/name"),
     "vector": Axis("interrupt vector", "/interrupts/name"),
+    "wait": Axis("a CPU that was spinning when the run ended, for half of the measured time or longer", "/waits/cpu"),
     "program": Axis("program that CPUs run: a path of the workload, as process or as interrupt", "/programs/name"),
 }
 
@@ -184,6 +186,38 @@ SHARING: tuple[Dataset, ...] = (
     _optional("/log/writable", "1", ("log_event",), "grant: 1 to write, 0 to read."),
 )
 
+_GOVERNED = "Only with a --governor that chooses."
+
+CLOCK: tuple[Dataset, ...] = (
+    Dataset("/clock/trial_hz", "float", "Hz", ("trial",), f"Clock of the cores in the trial. {_GOVERNED}", optional=True),
+    Dataset("/clock/load", "float", "1", ("trial",), f"Busy share of the measured time of its busiest CPU. {_GOVERNED}", optional=True),
+    Dataset("/clock/next_hz", "float", "Hz", ("trial",), f"Clock that the governor asks for after it. {_GOVERNED}", optional=True),
+    Dataset(
+        "/clock/chosen",
+        "int",
+        "1",
+        (),
+        f"Trial that this result is of, position in /clock/trial_hz: the clock that asks for itself, or the highest of those that follow each "
+        f"other in a circle. {_GOVERNED}",
+        optional=True,
+    ),
+)
+
+_WAITED = "There only if a CPU had spun for half of the measured time when the run ended."
+
+WAITS: tuple[Dataset, ...] = (
+    _optional("/waits/cpu", "1", ("wait",), f"CPU of the run. {_WAITED}"),
+    _optional("/waits/function", "", ("wait",), "Function whose wait loop it is in."),
+    _optional("/waits/line", "1", ("wait",), "Line of the workload; that of the call, where the loop is the library's."),
+    _optional("/waits/object", "", ("wait",), "Object of the value it waits for, with its instance; empty: the loop reads no value that it tests."),
+    _optional("/waits/offset_bytes", "B", ("wait",), "Where the value is in the object; -1 unknown."),
+    _optional("/waits/field", "", ("wait",), "Its field; empty for an anonymous byte range."),
+    _optional("/waits/lock", "", ("wait",), "Kind and word of the lock, where the value is not that word but a queue node; else empty."),
+    _optional("/waits/address", "B", ("wait",), "Its address; -1: the loop reads no value that it tests."),
+    _optional("/waits/value", "1", ("wait",), "What it was when the run ended, as a signed number of 64 bits."),
+    _optional("/waits/waited_fs", "fs", ("wait",), "How long the CPU had been in the loop, warm-up included."),
+)
+
 DATASETS: tuple[Dataset, ...] = (
     Dataset("/run/machine", "text", "", (), "Name of the machine."),
     Dataset("/run/workload", "text", "", (), "Name of the workload."),
@@ -204,7 +238,7 @@ DATASETS: tuple[Dataset, ...] = (
         "Length of the measured window; every figure covers this window unless it says otherwise.",
     ),
     Dataset("/run/total_fs", "int", "fs", (), "Simulated time including the warm-up."),
-    Dataset("/run/core_period_fs", "int", "fs", (), "One core clock cycle."),
+    Dataset("/run/core_period_fs", "int", "fs", (), "One cycle of the cores' clock in this run."),
     Dataset("/run/line_bytes", "int", "B", (), "Size of a cache line."),
     Dataset("/run/memory_operations", "int", "1", (), "Loads, stores and atomics executed, whole run with warm-up."),
     Dataset("/run/events", "int", "1", (), "Messages that the engine processed, whole run with warm-up; cores' own turns: attribute local_turns."),
@@ -315,9 +349,11 @@ DATASETS: tuple[Dataset, ...] = (
         "text",
         "",
         (),
-        "What the command line set, as JSON: seed, pinning, variants, layouts, locks, lowering, kernel, overrides.",
+        "What the command line set, as JSON: seed, pinning, variants, layouts, locks, lowering, kernel, overrides, governor.",
     ),
+    *CLOCK,
     *SHARING,
+    *WAITS,
 )
 
 AXES["assumption"] = Axis("one assumption", None)

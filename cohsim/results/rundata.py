@@ -55,6 +55,10 @@ node of the thread and serves it, taken from ``by``; store: a store takes effect
 (thread: its first), or of a whole node (thread -1; level is the node), goes or may no longer be written, because of ``by``
 (-1: eviction); reservation_lost: ``by`` stored; sc_failed. -1: does not apply."""
 
+WAIT_COLUMNS = ("cpu", "branch", "read", "waited_fs", "address", "value")
+"""Columns of ``RunData.waits``: waits that had not ended when the run did. branch: micro-op that may leave the loop; read: the one that reads
+what it tests, -1 where the loop reads no such value; waited_fs: until the end of the run; address, value: of what is read, -1 and 0."""
+
 
 @dataclass
 class RunData:
@@ -90,6 +94,7 @@ class RunData:
                                     # threads, of operations that neither the store buffer nor the L1 served; None: not recorded
     log: np.ndarray | None = None   # int64[E, len(LOG_COLUMNS)] by time; None: no line was to be logged
     log_lost: int = 0               # later events of these lines, beyond the bound
+    waits: np.ndarray = field(default_factory=lambda: np.zeros((0, len(WAIT_COLUMNS)), np.int64))   # int64[W, len(WAIT_COLUMNS)]
     local_turns: int = 0            # cores' own actions that the event loop took, whole run; like host time, no result: depends on look-ahead
 
     @property

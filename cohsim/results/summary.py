@@ -11,6 +11,7 @@ import numpy as np
 
 from cohsim.errors import InputError, Problem
 from cohsim.results.lines import Placement, field_table, object_map
+from cohsim.results.provenance import PERFORMANCE
 from cohsim.results.result import Result
 from cohsim.results.rundata import CATEGORIES, LINE_STATS, NIC_STATS
 
@@ -54,9 +55,11 @@ def summarize(result: Result, cpu: int | None = None, top_lines: int | None = SU
         "cpu_utilization_per_cpu": utilization.tolist(),
         "time_shares": _shares(time[chosen].sum(axis=0)),
         "cpus_detail": cpu_details(result),
+        "stuck": stuck_rows(result),
         "nics": nic_rows(result, measured_fs),
         "counters": _counters(result, chosen),
         "programs": program_rows(result, chosen, measured_fs),
+        "clock": clock(result),
         "functions": profile(result, "functions", chosen),
         "primitives": profile(result, "primitives", chosen),
         "lines": hot_lines(result, top_lines),
@@ -147,6 +150,24 @@ def _counters(result: Result, chosen: np.ndarray) -> dict[str, int]:
     return dict(zip(result.names("/counters/name"), counts, strict=True))
 
 
+def clock(result: Result) -> dict[str, Any]:
+    """The cores' clock, who chose it, and the runs that decided it (none with ``performance``): clock, load of the busiest CPU, clock asked for.
+
+    ``alternates``: the clocks between which the governor goes round for ever, in the order of the trials; empty where it settles on one.
+    """
+    governor = result.settings.get("governor", PERFORMANCE)  # files of earlier versions do not say
+    if not result.has("/clock/chosen"):
+        return {"governor": governor, "core_hz": FS_PER_S / result.number("/run/core_period_fs"), "trials": [], "alternates": []}
+    hz, load, wanted = (result.array(f"/clock/{column}").tolist() for column in ("trial_hz", "load", "next_hz"))
+    circle = hz[hz.index(wanted[-1]) :]
+    return {
+        "governor": governor,
+        "core_hz": hz[result.number("/clock/chosen")],
+        "trials": [{"core_hz": a, "load": b, "next_hz": c} for a, b, c in zip(hz, load, wanted, strict=True)],
+        "alternates": circle if len(circle) > 1 else [],
+    }
+
+
 def program_rows(result: Result, chosen: np.ndarray, measured_fs: int) -> list[dict[str, Any]]:
     """Busy time of the chosen threads by program (process or interrupt path), as a share of all their time, largest first."""
     if not result.has("/programs/time_fs"):
@@ -176,6 +197,39 @@ def cpu_details(result: Result) -> list[dict[str, Any]]:
                 "functions": [
                     {"name": names[i], "share": float(busy[cpu, i] / whole)} for i in order.tolist() if whole and busy[cpu, i]
                 ],
+            }
+        )
+    return rows
+
+
+def stuck_rows(result: Result) -> list[dict[str, Any]]:
+    """CPUs that were spinning when the run ended, for half of the measured time or longer: where, on what, how long.
+
+    ``offset`` -1 and ``value`` None: the loop reads no value that it tests. ``others``: most iterations that one other CPU completed in the
+    measured time; where NICs carry the packets, frames sent per CPU.
+    """
+    if not result.has("/waits/cpu"):
+        return []
+    iterations = result.array("/threads/iterations")
+    frames = 0
+    if result.has("/nics/name") and result.names("/nics/name"):
+        sent = result.array("/nics/stats")[result.array("/nics/output") == 1]
+        frames = int(sent[:, NIC_STAT["tx_frames"]].sum()) // result.cpus
+    rows = []
+    for i, cpu in enumerate(result.array("/waits/cpu").tolist()):
+        reads = int(result.array("/waits/address")[i]) >= 0
+        rows.append(
+            {
+                "cpu": cpu,
+                "function": result.names("/waits/function")[i],
+                "line": int(result.array("/waits/line")[i]),
+                "object": result.names("/waits/object")[i],
+                "offset": int(result.array("/waits/offset_bytes")[i]),
+                "field": result.names("/waits/field")[i],
+                "lock": result.names("/waits/lock")[i],
+                "value": int(result.array("/waits/value")[i]) % (1 << 64) if reads else None,
+                "waited_ns": int(result.array("/waits/waited_fs")[i]) / FS_PER_NS,
+                "others": max(frames, int(np.delete(iterations, cpu).max(initial=0))),
             }
         )
     return rows

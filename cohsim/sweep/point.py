@@ -10,6 +10,7 @@ import numpy as np
 
 from cohsim.errors import InputError, SimulationError
 from cohsim.experiment import Experiment, prepare
+from cohsim.results.provenance import PERFORMANCE
 from cohsim.results.result import Result
 from cohsim.results.summary import check_cpu, summarize
 
@@ -39,6 +40,7 @@ class Point:
     lookahead: bool = True
     check: bool = False
     load_pps: float | None = None
+    governor: str = PERFORMANCE
     cpu: int | None = None  # summarise this CPU of the run alone
 
     def prepare(self) -> Experiment:

@@ -115,6 +115,7 @@ class Nic:
     tx_vectors: tuple[int, ...]
     ack_every: int = 0             # 0: the peer does not answer
     ack_delay_ns: float = 0.0
+    ack_moderation_ns: float = 0.0     # least time between two interrupts of the peer, which acknowledges when it handles them
     ack_bytes: int = 0
     output: bool = True            # frames it sends are packets of the run
 

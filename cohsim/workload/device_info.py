@@ -33,7 +33,8 @@ def _nic(nic: Nic, traffic: list[Traffic]) -> list[str]:
         f"between frames {_time(nic.rx_service_ns)} rx, {_time(nic.tx_service_ns)} tx; flow number at byte {nic.flow_at}",
     ]
     if nic.ack_every:
-        lines.append(f"      acknowledged every {nic.ack_every} frames after {_time(nic.ack_delay_ns)} with {nic.ack_bytes} B")
+        peer = f", the peer's interrupts at least {_time(nic.ack_moderation_ns)} apart" if nic.ack_moderation_ns else ""
+        lines.append(f"      acknowledged every {nic.ack_every} frames after {_time(nic.ack_delay_ns)} with {nic.ack_bytes} B" + peer)
     for t in traffic:
         shares = Counter(t.queue_of_flow)
         spread = " ".join(str(shares[q]) for q in range(nic.queues))

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from cohsim.uops import Op
 from cohsim.workload import syntax as s
-from cohsim.workload.devices import REGISTERS, DevicePlan, find_nic
-from cohsim.workload.emit import Emitter
-from cohsim.workload.operands import Bad, Frame, Operands
-from cohsim.workload.program import Program, suggest
+from cohsim.workload.devices import REGISTERS, find_nic
+from cohsim.workload.operands import Bad, Frame
+from cohsim.workload.program import suggest
+from cohsim.workload.statements import Statements
 
 
-class DeviceStatements:
-    """Base of :class:`cohsim.workload.build.Builder`, which sets the attributes."""
-
-    program: Program
-    devices: DevicePlan
-    e: Emitter
-    o: Operands
-    interrupt: bool
+class DeviceStatements(Statements):
+    """Waits, interrupts, counters, prefetches and registers of devices."""
 
     def do_Wait(self, node: s.Wait, frame: Frame) -> None:
         if self.interrupt:
@@ -65,10 +59,3 @@ class DeviceStatements:
             raise self.o.bad(node.pos, f"CPU {cpu.imm} in a run of {self.program.env.cpus} CPUs", "CPUs count from 0")
         self.e.add(Op.IPI, offset=known[node.name], b=cpu.reg, imm=cpu.imm)
         self.e.release(temp)
-
-    def nic_named(self, name: str, frame: Frame) -> str | None:
-        """The NIC that a name means where it means nothing else."""
-        if name in frame.nics:
-            return frame.nics[name]
-        known = (frame.bindings, frame.registers, self.program.objects, self.program.params)
-        return name if name in self.program.nics and not any(name in names for names in known) else None

@@ -304,6 +304,7 @@ def _plan_acks(program: Program, line: s.AcksLine, result: DevicePlan) -> None:
         nic,
         ack_every=_at_least(program, line.every, 1, line.pos, "every"),
         ack_delay_ns=times_ns(program, line.delay, line.pos, "delay"),
+        ack_moderation_ns=times_ns(program, line.moderation, line.pos, "moderation"),
         ack_bytes=frame,
     )
 

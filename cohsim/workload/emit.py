@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from cohsim.workload.program import Program
 from cohsim.workload.registers import TooMany, assign
 from cohsim.workload.syntax import Pos
 
+LARGEST = (1 << 63) - 1
+SPIN, PRED_TAKEN = int(Flag.SPIN), int(Flag.PRED_TAKEN)
 WORD_BYTES = 8  # values are kept by words of this size; one access lies in one word
 INVERSE = {
     Cond.EQ: Cond.NE,
@@ -27,16 +31,17 @@ INVERSE = {
 }
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """``imm + registers[reg]``; reg -1 for a constant."""
 
     imm: int = 0
     reg: int = -1
 
 
-@dataclass(frozen=True)
-class Address:
+ZERO = Operand()
+
+
+class Address(NamedTuple):
     """Where a memory operation goes, before placement. ``object`` is None for a pointer in a register."""
 
     object: str | None
@@ -48,7 +53,7 @@ class Address:
     path: tuple[str, str] | None = None  # (struct, field) where a field was chosen, of a pointer too
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """One micro-op; ``target`` is a label, registers are values (:mod:`cohsim.workload.registers`), ``object`` is resolved by placement."""
 
@@ -97,7 +102,7 @@ class Emitter:
     _numbers: int = 0  # numbers by scope that are in use or were
     _bound: dict[int, list[int]] = field(default_factory=dict)  # row -> labels that point to it
     _label_at: int = -1  # latest row a label points to
-    _field_index: dict[FieldRef, int] = field(default_factory=dict)
+    _field_index: dict[tuple[str, str, int, int], int] = field(default_factory=dict)
     _names: dict[tuple[str, str], int] = field(default_factory=dict)
 
     # ---- tables
@@ -116,10 +121,12 @@ class Emitter:
     def field_index(self, ref: FieldRef | None) -> int:
         if ref is None:
             return -1
-        if ref not in self._field_index:
-            self._field_index[ref] = len(self.fields)
+        key = ref.object, ref.field, ref.offset_bytes, ref.size_bytes
+        index = self._field_index.get(key)
+        if index is None:
+            index = self._field_index[key] = len(self.fields)
             self.fields.append(ref)
-        return self._field_index[ref]
+        return index
 
     def mark_lock(self, kind: str, word: FieldRef | None, acquires: bool, start: int) -> None:
         """The rows from ``start`` on are a lock function's, but for those of another one that it is made of; all are if it has no accesses
@@ -149,12 +156,31 @@ class Emitter:
                 heapq.heappush(self.free, self.scoped[value])
 
     # ---- rows
-    def add(self, op: Op, **values: object) -> Row:
-        row = Row(op, func=self.func, prim=self.prim, line_no=self.pos.line, pos=self.pos)
-        for name, value in values.items():
-            setattr(row, name, value)
-        if self.spin:
-            row.flags |= Flag.SPIN
+    def add(
+        self,
+        op: Op,
+        *,
+        fn: int = 0,
+        flags: int = 0,
+        size: int = 0,
+        dst: int = -1,
+        a: int = -1,
+        b: int = -1,
+        areg: int = -1,
+        field: int = -1,
+        target: int = -1,
+        imm: int = 0,
+        object: str | None = None,
+        offset: int = 0,
+        takes_address: bool = False,
+        has_value: bool = False,
+    ) -> Row:
+        pos = self.pos
+        flags = flags | SPIN if self.spin else flags
+        row = Row(
+            op, fn, flags, size, dst, a, b, areg, self.func, self.prim, -1, field, target, pos.line, imm, object, offset, takes_address,
+            has_value, False, pos,
+        )  # by position: a program has 100 000 rows
         self.rows.append(row)
         return row
 
@@ -164,26 +190,27 @@ class Emitter:
         address: Address,
         *,
         dst: int = -1,
-        value: Operand = Operand(),
+        value: Operand = ZERO,
         fn: int = 0,
         a: int = -1,
         size: int | None = None,
         shift: int = 0,
     ) -> Row:
         """A memory operation; ``shift`` and ``size`` choose a piece of the address. One in a register waits for that register only."""
+        imm, reg = value
         return self.add(
             op,
             fn=fn,
             size=size or address.size or 8,
             dst=dst,
             a=a,
-            b=value.reg,
-            imm=value.imm,
+            b=reg,
+            imm=imm,
             areg=address.areg,
             field=self.field_index(address.ref),
             object=address.object,
             offset=address.offset + shift,
-            has_value=dst >= 0 or value != Operand(),
+            has_value=dst >= 0 or value != ZERO,
         )
 
     def work(self, instructions: int) -> None:
@@ -227,11 +254,11 @@ class Emitter:
             self.labels[moved] = last
 
     def jump(self, label: int) -> None:
-        self.add(Op.BR, fn=Cond.ALWAYS, target=label, flags=int(Flag.PRED_TAKEN))
+        self.add(Op.BR, fn=Cond.ALWAYS, target=label, flags=PRED_TAKEN)
 
     def branch(self, cond: Cond, a: int, value: Operand, label: int, *, taken: bool = False) -> None:
         """Conditional branch without a comparison of its own."""
-        self.add(Op.BR, fn=cond, a=a, b=value.reg, imm=value.imm, target=label, flags=int(Flag.PRED_TAKEN) if taken else 0)
+        self.add(Op.BR, fn=cond, a=a, b=value.reg, imm=value.imm, target=label, flags=PRED_TAKEN if taken else 0)
 
     def sets_condition(self, register: int) -> bool:
         """The instruction just before leaves the comparison of ``register`` with 0 behind (record form, flags, stwcx.)."""
@@ -246,46 +273,35 @@ class Emitter:
 
     def finish(self, program: Program, objects: dict[str, Placed]) -> np.ndarray:
         """UOP array with real addresses and branch targets; accesses that cross a line are reported."""
-        table = []
+        rows, count = self.rows, len(self.rows)
+        table = np.zeros(count, UOP)
+        for name in ("op", "flags", "size", "func", "prim", "field", "line_no"):
+            table[name] = list(map(attrgetter(name), rows))
         register = [*self._registers(program), -1]  # no value is -1, and stays it
-        for r in self.rows:
-            target = self.labels[r.target] if r.target >= 0 else -1
-            base, stride, slot, imm, fn = r.offset, 0, 0, r.imm, r.fn
+        for name in ("dst", "a", "b", "areg"):
+            table[name] = list(map(register.__getitem__, map(attrgetter(name), rows)))
+        table["target"] = list(map([*self.labels, -1].__getitem__, map(attrgetter("target"), rows)))
+        base, stride, slot, imm, fn = [0] * count, [0] * count, [0] * count, [0] * count, [0] * count
+        checked: set[tuple[str | None, int, int, bool]] = set()  # accesses that are known to lie in one line
+        for i, r in enumerate(rows):
+            base[i], imm[i], fn[i] = r.offset, r.imm, r.fn
             item = objects.get(r.object) if r.object else None
             if item is not None and r.takes_stride:
-                imm = item.stride
-                if imm & (imm - 1) == 0:
-                    fn, imm = Alu.SHL, imm.bit_length() - 1
+                imm[i] = item.stride
+                if item.stride & (item.stride - 1) == 0:
+                    fn[i], imm[i] = Alu.SHL, item.stride.bit_length() - 1
             elif item is not None and r.takes_address:
-                base, imm = 0, item.base + r.offset
+                base[i], imm[i] = 0, item.base + r.offset
             elif item is not None:
-                base, stride, slot = item.base + r.offset, item.stride, int(item.slot)
-                self._check_line(program, r, item)
-            imm, base = self._number(program, r, imm), self._number(program, r, base)
-            table.append(
-                (
-                    r.op,
-                    fn,
-                    r.flags,
-                    r.size,
-                    slot,
-                    register[r.dst],
-                    register[r.a],
-                    register[r.b],
-                    register[r.areg],
-                    0,
-                    0,
-                    r.func,
-                    r.prim,
-                    r.field,
-                    target,
-                    r.line_no,
-                    imm,
-                    base,
-                    stride,
-                )
-            )
-        return np.array(table, UOP)
+                base[i], stride[i], slot[i] = item.base + r.offset, item.stride, item.slot
+                access = r.object, r.offset, r.size, r.has_value
+                if r.areg < 0 and access not in checked and self._in_one_line(program, r, item):
+                    checked.add(access)
+            if imm[i] > LARGEST or imm[i] < -LARGEST or base[i] > LARGEST or base[i] < -LARGEST:
+                imm[i], base[i] = self._number(program, r, imm[i]), self._number(program, r, base[i])
+        for name, column in (("base", base), ("stride", stride), ("slot", slot), ("imm", imm), ("fn", fn)):
+            table[name] = column
+        return table
 
     @staticmethod
     def _number(program: Program, row: Row, value: int) -> int:
@@ -306,20 +322,22 @@ class Emitter:
             )
             return [0] * len(self.scoped)
 
-    def _check_line(self, program: Program, row: Row, item: Placed) -> None:
+    def _in_one_line(self, program: Program, row: Row, item: Placed) -> bool:
+        """Whether the access lies in one line, and in one word where its value matters; False after reporting."""
         for instance in range(min(2, item.instances)):
             start = (item.base + instance * item.stride + row.offset) % LINE_BYTES
-            if row.areg < 0 and start + row.size > LINE_BYTES:
+            if start + row.size > LINE_BYTES:
                 program.problem(
                     row.pos or "",
                     f"{row.size} bytes at {item.name}+{row.offset} cross a cache line",
                     "move the field, or access its parts",
                 )
-                return
-            if row.areg < 0 and start % WORD_BYTES + row.size > WORD_BYTES and row.has_value:
+                return False
+            if start % WORD_BYTES + row.size > WORD_BYTES and row.has_value:
                 program.problem(
                     row.pos or "",
                     f"the value of {row.size} bytes at {item.name}+{row.offset} crosses an {WORD_BYTES}-byte boundary",
                     "move the field, or access its parts",
                 )
-                return
+                return False
+        return True

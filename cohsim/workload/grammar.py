@@ -126,7 +126,7 @@ runline: "source" QUANTITY source_option*                              -> source
     | "cpu" cpus "idle"                                                -> idle
     | "cpus" cpus                                                       -> cpu_count
     | "traffic" QUANTITY source_option* "into" NAME                    -> traffic_line
-    | "acks" NAME "every" int "delay" QUANTITY "frame" QUANTITY        -> acks
+    | "acks" NAME "every" int ["moderation" QUANTITY] "delay" QUANTITY "frame" QUANTITY        -> acks
     | "timer" QUANTITY "runs" NAME                                     -> timer
     | "interrupt" NAME "runs" NAME                                     -> interrupt
     | "output" NAME+                                                   -> output

@@ -12,7 +12,7 @@ import numpy as np
 from cohsim.datafiles import find_data
 from cohsim.errors import Problem, WorkloadError
 from cohsim.workload import syntax as s
-from cohsim.workload.build import Builder, TooLarge
+from cohsim.workload.build import Builder
 from cohsim.workload.compiled import CompiledWorkload, LockWord
 from cohsim.workload.devices import DevicePlan, finish_devices, plan_devices
 from cohsim.workload.emit import Emitter
@@ -24,6 +24,7 @@ from cohsim.workload.operands import SELF_POINTER
 from cohsim.workload.parse import parse_text, read_text
 from cohsim.workload.program import Program, resolve, suggest
 from cohsim.workload.run_block import RunPlan, plan
+from cohsim.workload.statements import TooLarge
 
 LIBRARY = Path(__file__).with_name("sync.trace")
 ISAS = ("x86", "power")
@@ -96,14 +97,7 @@ def compile_text(
     atomics = parse_isa_options(isa, isa_options)
     whole = parse_whole(text, file)
     program = resolve(whole.nodes, library(), isa=isa, cpus=cpus, variants=tuple(variants), kernel=kernel)
-    layouter = Layouter(program)
-    for line in program.layouts:
-        layouter.apply(line.option, line.pos)
-    for option in layouts:
-        layouter.apply(option, "--layout")
-    for name, scope in layouter.scopes.items():
-        node = program.objects[name]
-        program.objects[name] = s.Object(node.pos, name, node.struct, node.size, scope, node.options, node.at, node.init)
+    layouter = lay_out(program, layouts)
     replaced = Locks.parse(program, layouter, locks)
     check_objects(program)
     run = plan(program)
@@ -114,8 +108,7 @@ def compile_text(
     entries = emit_interrupts(builder, run, devices)
     replaced.check(emitter)
     builder.check_batches()
-    user = {n for n in program.objects if n not in program.library}
-    names = with_neighbours(program, user | emitter.used_objects() | set(builder.o.pointers.values()))
+    names = names_to_place(builder)
     counts = {"per-cpu": cpus, "per-queue": max(cpus, devices.queues), "per-flow": max(run.flows, devices.flows)}
     objects = layouter.place(names, counts, run.pool)
     memory = memory_words(builder, objects)
@@ -165,6 +158,19 @@ def check_arguments(isa: str, cpus: int, kernel: str | None) -> None:
         problems.append(Problem("--kernel", f"{kernel!r} is not a version", "write it as 3.12"))
     if problems:
         raise WorkloadError(problems)
+
+
+def lay_out(program: Program, layouts: tuple[str, ...]) -> Layouter:
+    """Apply the workload's own layout lines, then the options; objects take the scopes that these give them."""
+    layouter = Layouter(program)
+    for line in program.layouts:
+        layouter.apply(line.option, line.pos)
+    for option in layouts:
+        layouter.apply(option, "--layout")
+    for name, scope in layouter.scopes.items():
+        node = program.objects[name]
+        program.objects[name] = s.Object(node.pos, name, node.struct, node.size, scope, node.options, node.at, node.init)
+    return layouter
 
 
 def check_objects(program: Program) -> None:
@@ -248,6 +254,13 @@ def check_contexts(program: Program, emitter: Emitter) -> None:
                 f"object {name!r} is {scope}, and there is no current {scope[4:]}: frames come from a NIC",
                 f"take the address of one instance: p = addr {name}[reg]",
             )
+
+
+def names_to_place(builder: Builder) -> set[str]:
+    """The workload's own objects, what the programs use of the library's, and what both lead to."""
+    program = builder.program
+    own = {n for n in program.objects if n not in program.library}
+    return with_neighbours(program, own | builder.e.used_objects() | set(builder.o.pointers.values()))
 
 
 def with_neighbours(program: Program, names: Iterable[str]) -> set[str]:

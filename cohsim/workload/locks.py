@@ -209,6 +209,8 @@ class Locks:
                     f"{choice.option!r}: no spinlock of the library is taken on it",
                     "spin, ticket, tas, ttas, mcs and queued locks can be replaced",
                 )
+        if not self.choices:
+            return
         inside = {row for start, end in self._rows for row in range(start, end)}
         for number, row in enumerate(emitter.rows):
             if row.field < 0 or row.object is None or number in inside:

@@ -446,8 +446,8 @@ class NodeBuilder(Transformer):
     def traffic_line(self, rate: Token, *rest: Any) -> s.TrafficLine:
         return s.TrafficLine(self.at(rate), str(rate), self._options("traffic", rate, rest[:-1]), str(rest[-1]))
 
-    def acks(self, nic: Token, every: s.Int, delay: Token, frame: Token) -> s.AcksLine:
-        return s.AcksLine(self.at(nic), str(nic), every, str(delay), str(frame))
+    def acks(self, nic: Token, every: s.Int, moderation: Token | None, delay: Token, frame: Token) -> s.AcksLine:
+        return s.AcksLine(self.at(nic), str(nic), every, str(moderation or "0ns"), str(delay), str(frame))
 
     def timer(self, period: Token, path: Token) -> s.TimerLine:
         return s.TimerLine(self.at(path), str(period), str(path))

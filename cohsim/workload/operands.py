@@ -40,7 +40,6 @@ class Frame:
     registers: dict[str, int] = field(default_factory=dict)
     borrowed: set[str] = field(default_factory=set)  # registers that belong to the caller
     labels: dict[str, int] = field(default_factory=dict)
-    label_pos: dict[str, s.Pos] = field(default_factory=dict)
     end: int = -1  # label behind the body
     dst: int = -1  # register for the returned value
     nics: dict[str, str] = field(default_factory=dict)  # parameters that stand for a NIC
@@ -57,6 +56,9 @@ class Operands:
         self.e = emitter
         self.queues = queues  # of the NIC that has most
         self.pointers: dict[str, str] = {}  # hidden object -> object it points to
+        # Addresses that are the same wherever the expression is inlined and its name means an object: id -> (expression, name, address).
+        self._fixed: dict[int, tuple[s.Expr, str, Address]] = {}
+        self._sizes: dict[str, int] = {}
 
     def bad(self, pos: s.Pos, what: str, remedy: str = "") -> Bad:
         self.program.problem(pos, what, remedy)
@@ -67,9 +69,13 @@ class Operands:
         return self.structs.get(struct) if struct else None
 
     def object_size(self, name: str) -> int:
-        node = self.program.objects[name]
-        layout = self.object_layout(name)
-        return self.program.int(node.size, node.pos) if node.size is not None else layout.size if layout else 8
+        size = self._sizes.get(name)
+        if size is None:
+            node = self.program.objects[name]
+            layout = self.object_layout(name)
+            size = self.program.int(node.size, node.pos) if node.size is not None else layout.size if layout else 8
+            self._sizes[name] = size
+        return size
 
     # ---- addresses
     def whole(self, name: str) -> Address:
@@ -132,6 +138,9 @@ class Operands:
 
     def address(self, frame: Frame, e: s.Expr) -> Address:
         """Address named by an expression, size not yet required."""
+        known = self._fixed.get(id(e))
+        if known is not None and known[1] not in frame.bindings and known[1] not in frame.registers:
+            return known[2]
         if isinstance(e.first, s.Deref):
             base = self.pointer(frame, e.first)
         elif isinstance(e.first, s.Arrow):
@@ -163,7 +172,12 @@ class Operands:
         size = self.program.int(e.size, e.pos) if e.size is not None else base.size if not e.rest or base.ref else None
         result = Address(base.object, offset, size, base.ref, areg, None if e.rest else base.layout, base.path if offset == base.offset else None)
         self.check_bounds(result, e)
-        return self.anonymous(result)
+        result = self.anonymous(result)
+        if isinstance(e.first, s.Ref) and result.areg < 0 and all(isinstance(atom, (s.Num, s.SizeOf)) for _, atom in e.rest):
+            name = e.first.name.partition(".")[0]
+            if name not in frame.bindings and name not in frame.registers:
+                self._fixed[id(e)] = e, name, result
+        return result
 
     def check_bounds(self, a: Address, e: s.Expr) -> None:
         if a.size is not None and a.size <= 0:

@@ -81,31 +81,52 @@ def live_ranges(rows: Sequence[Instruction], labels: Sequence[int], values: int,
     """Where each value is live: inclusive (first, last) points in order. Row r reads at point 2r and writes at 2r + 1."""
     starts, before = _blocks(rows, labels)
     ends = [*starts[1:], len(rows)]
-    touched: list[dict[int, Segment]] = [{} for _ in range(values)]  # block -> first and last point of the value there
+    touched: list[list[list[int]]] = [[] for _ in range(values)]  # [block, first point, last point] of the value there, in order
     defined: list[set[int]] = [set() for _ in range(values)]  # blocks that write the value
     exposed: list[list[int]] = [[] for _ in range(values)]  # blocks that read it before they write it
     for block, (start, end) in enumerate(zip(starts, ends, strict=True)):
         for r in range(start, end):
             row = rows[r]
-            for value in {row.a, row.b, row.areg} - {-1}:
-                if block not in touched[value]:
-                    exposed[value].append(block)
-                touched[value][block] = (touched[value].get(block, (2 * r, 0))[0], 2 * r)
-            if row.dst >= 0 and row.op in WRITES_DST:
-                touched[row.dst][block] = (touched[row.dst].get(block, (2 * r + 1, 0))[0], 2 * r + 1)
-                defined[row.dst].add(block)
+            for value in (row.a, row.b, row.areg):
+                if value >= 0:
+                    spans = touched[value]
+                    if spans and spans[-1][0] == block:
+                        spans[-1][2] = 2 * r
+                    else:
+                        exposed[value].append(block)
+                        spans.append([block, 2 * r, 2 * r])
+            value = row.dst
+            if value >= 0 and row.op in WRITES_DST:
+                spans = touched[value]
+                if spans and spans[-1][0] == block:
+                    spans[-1][2] = 2 * r + 1
+                else:
+                    spans.append([block, 2 * r + 1, 2 * r + 1])
+                defined[value].add(block)
     result = []
-    for value in range(values):
-        live_in, live_out = _spread(exposed[value], defined[value], starts, before, born[value])
+    for value, spans in enumerate(touched):
+        if exposed[value]:
+            spans = _with_passed(spans, *_spread(exposed[value], defined[value], starts, before, born[value]), starts, ends, born[value])
         segments: list[Segment] = []
-        for block in sorted(live_in | live_out | set(touched[value])):
-            first, last = touched[value].get(block, (2 * starts[block], 2 * ends[block] - 1))
-            first = max(2 * starts[block], 2 * born[value]) if block in live_in else first
-            last = 2 * ends[block] - 1 if block in live_out else last
+        for _, first, last in spans:
             if segments and segments[-1][1] + 1 == first:
                 first = segments.pop()[0]
             segments.append((first, last))
         result.append(segments)
+    return result
+
+
+def _with_passed(
+    spans: list[list[int]], live_in: set[int], live_out: set[int], starts: list[int], ends: list[int], born: int
+) -> list[list[int]]:
+    """The spans, with those of blocks that the value lives into, out of or through: to the block's start or end, but not before ``born``."""
+    points = {block: (first, last) for block, first, last in spans}
+    result = []
+    for block in sorted(live_in | live_out | points.keys()):
+        first, last = points.get(block) or (2 * starts[block], 2 * ends[block] - 1)
+        first = max(2 * starts[block], 2 * born) if block in live_in else first
+        last = 2 * ends[block] - 1 if block in live_out else last
+        result.append([block, first, last])
     return result
 
 

@@ -453,6 +453,7 @@ class TrafficLine(Statement):
 class AcksLine(Statement):
     nic: str
     every: Int
+    moderation: str
     delay: str
     frame: str
 

@@ -18,7 +18,7 @@ from cohsim.report.c2c import SharedLine, Verdict, shared_lines
 from cohsim.report.palette import CATEGORY_COLOURS
 from cohsim.report.plots.runs import node_names, rate
 from cohsim.report.story import command_of, tell
-from cohsim.report.text import CATEGORY_MEANING, line_name, nanoseconds, notices
+from cohsim.report.text import CATEGORY_MEANING, line_name, megahertz, nanoseconds, notices
 from cohsim.results.result import Result
 from cohsim.results.summary import summarize
 
@@ -110,6 +110,8 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     facts.append(("CPU utilization", f"{100 * summary['cpu_utilization']:.1f} %"))
     if summary["dropped"] is not None:
         facts.append(("dropped", f"{summary['dropped']:,}"))
+    if summary["clock"]["trials"]:
+        facts.append(("core clock", f"{megahertz(summary['clock']['core_hz'])}, {summary['clock']['governor']}"))
     facts.append(("measured", f"{summary['measured_ns'] / 1e3:,.0f} µs after {summary['warmup_ns'] / 1e3:,.0f} µs of warm-up"))
     return facts
 
