@@ -37,7 +37,7 @@ def hand_made(machine: str, *bodies: tuple[Action, ...], words: tuple[Word, ...]
 def history_of(case: Case, outcome: Outcome) -> History:
     """The history of a run that ended."""
     assert not outcome.stop, outcome.report
-    return build(case, outcome.programs, outcome.logs, outcome.final)
+    return build(case, outcome.programs, outcome.logs, outcome.final, outcome.dma)
 
 
 def judged(case: Case, outcome: Outcome | None = None) -> list[Violation]:
