@@ -49,7 +49,8 @@ def add_nic(rng: random.Random, areas: tuple[Area, ...], threads: int) -> tuple[
     first = len(areas) - 1
     nic = NicCase(receive=first, receive_at=0, transmit=first if together else first + 1, transmit_at=DESCRIPTOR_BYTES if together else 0,
                   descriptor=descriptor, entries=entries, receiver=rng.randrange(threads), sender=rng.randrange(threads), target=len(kept),
-                  flow_at=rng.choice(FLOW_AT), frame_bytes=rng.choice((104, 104, 150, 300)), period_ns=0 if acks else rng.choice((40, 100, 300, 1000)),
+                  flow_at=rng.choice(FLOW_AT), frame_bytes=rng.choice((104, 104, 150, 300)),
+                  period_ns=0 if acks else rng.choice((40, 100, 300, 1000)),
                   ack_every=rng.choice((1, 2)), batch=rng.choice((1, 1, 2)), writeback=rng.choice((1, 1, 2, 4)),
                   timeout_ns=rng.choice((50, 300, 1000)), fifo_frames=rng.choice((1, 4, 64)), service_ns=rng.choice((0, 10, 60)),
                   interrupts=rng.random() < 0.5, moderation_ns=rng.choice((0, 500, 3000)))
