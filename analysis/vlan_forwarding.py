@@ -191,8 +191,9 @@ def _bars(axes: Axes, title: str, unit: str, series: dict[str, list[float]]) -> 
 
 
 NOTE = """The report gives a rate, a CPU use and "one thread does all the work" with an egress VLAN, not the load. The emulator has them at two loads:
-at the highest rate without loss rate and CPU use fit and no thread is saturated; at 5 Mpacket/s, the port held back by one receive ring, exactly one
-thread is saturated, and the others spin for the VLAN transmit lock, which is the excess of CPU use. docs/vlan_fwd.md has the mechanism."""
+at the highest rate without loss the rate fits, CPU use is nearer and no thread is saturated; at 5 Mpacket/s, the port held back by one receive
+ring, exactly one thread is saturated, and the others spin for the VLAN transmit lock, which is the excess of CPU use. docs/vlan_fwd.md has the
+mechanism."""
 
 
 def compared(found: dict[tuple[tuple[bool, bool], str], Figures], out: Path) -> Comparison:
