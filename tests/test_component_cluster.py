@@ -376,3 +376,23 @@ def test_may_a_store_conditional_overtake_the_stores_before_a_light_barrier(betw
         middle = (low + high) // 2
         low, high = (low, middle) if run(m, [p], until_fs=middle).sim.read_memory(X, 8) == 2 else (middle, high)
     assert run(m, [p], until_fs=high).sim.read_memory(X + 100 * LINE, 8) == 1
+
+
+def test_does_a_sibling_see_a_far_atomic_when_the_l2_performs_it_with_look_ahead_too() -> None:
+    """A load of the line that hits the core's L1 while the sibling's operation is on its way must not be taken ahead of it."""
+    m = machine("t4240")
+    sibling = m.cpu_core.index(0, 1)
+    values = []
+    for work in range(40):
+        reader, writer = at(T1), at(T1 + 400_000_000)
+        reader.load(X)
+        reader.work(460 + work)
+        reader.load(X, 0)
+        reader.store(X + 8 * LINE, b=0, value=0)
+        reader.halt()
+        writer.rmw(X)
+        writer.halt()
+        seen = {run(m, [reader, writer], pin=(0, sibling), lookahead=on).sim.read_memory(X + 8 * LINE, 8) for on in (True, False)}
+        assert len(seen) == 1, work
+        values += seen
+    assert values == sorted(values) and set(values) == {0, 1}

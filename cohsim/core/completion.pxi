@@ -179,6 +179,7 @@ cdef void rmw_done(Sim* s, Thread* th, Req* q, int64_t t) noexcept nogil:
     count_served(s, th, q.uop, q.level, t, t - q.issued)
     wake(s, th, level_category(q.level), t)
     th.op_pending = 0
+    th.sc_line = -1
     if s.l2_private:
         hold_lock(th, q.uop, t + s.locked)
     write_reg(th, dst, q.value, th.locked_until if th.locked_until > th.t else th.t)

@@ -241,6 +241,8 @@ cdef int32_t do_rmw(Sim* s, Core* c, Thread* th, Uop* u, int32_t uop, int64_t ad
                 req_free(s, r)
                 return 1
     th.op_pending = 1
+    if not s.l2_private:
+        th.sc_line = line                        # performed at the L2: a sibling's loads of the line go there too
     block(th, BK_OP, uop, C_ATOMIC)
     to_node(s, c, th, r)
     return 0

@@ -62,7 +62,7 @@ cdef inline bint sb_held(Sim* s, Thread* th) noexcept nogil:
 
 
 cdef inline bint store_in_flight(Sim* s, Thread* th, int64_t line) noexcept nogil:
-    # A store or SC of this thread to the line is on its way to the cluster's L2.
+    # A store, SC or locked operation of this thread to the line is on its way to the cluster's L2.
     cdef int32_t i
     if th.sc_line == line:
         return True

@@ -153,7 +153,7 @@ cdef struct Thread:
     int32_t sb_count       # not yet performed
     int64_t load_done      # when the latest load's value is there
     int64_t load_seq       # instruction number of the latest load
-    int64_t sc_line        # line of the SC on its way, or -1
+    int64_t sc_line        # line of the SC, or of the operation that a cluster's L2 performs, on its way; or -1
     uint64_t sb_words      # one bit per hashed word (line) in the store buffer: none set, none there
     uint64_t sb_lines
     int32_t id
